@@ -1,0 +1,50 @@
+# Two commands do everything, set-up included: `make demo` runs the main job, `make test` passes the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Absolute paths of somebody's machine have no place in the tree.
+PATHS := (^|[^A-Za-z0-9_.])/(home|root|Users|work|farm|mnt|srv)/[A-Za-z0-9]
+
+.PHONY: setup model demo test check proto bench pins clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Slipstream needs Python 3.11 or newer: make PYTHON=python3.11 setup' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# The default target, about 93 MB to fetch and 270 MB kept; at once when it is there already.
+model: $(READY)
+	$(BIN)/slipstream models fetch default
+
+demo: model
+	$(BIN)/slipstream demo $(DEMO)
+
+test: model
+	$(BIN)/python -m pytest $(TESTS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python proto/generate.py --check
+	@! git grep -nIE '$(PATHS)' -- . || { echo 'Absolute paths of some machine stand in the tree.' >&2; exit 1; }
+
+proto: $(READY)
+	$(BIN)/python proto/generate.py
+
+bench: model
+	$(BIN)/python benchmarks/decode.py $(BENCH)
+
+pins: $(READY)
+	{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//'; } > constraints.new
+	mv constraints.new constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist benchmarks/out
