@@ -1,0 +1,1 @@
+"""The command slipstream: thin, and lazy in what it imports."""

@@ -1,0 +1,1 @@
+"""Guess the target's next tokens: languages, vocabularies, drafters, and the loop that joins them to a target."""

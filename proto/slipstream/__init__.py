@@ -1,0 +1,1 @@
+"""The contract on the wire: the only package that touches generated messages."""
