@@ -1,0 +1,104 @@
+"""The target's settings: the [target] section of the configuration. Reads no files and no environment."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from decoding.errors import InvalidSetting
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSettings:
+    """What a target serves, where, and every limit it keeps.
+
+    The model:
+        model: "default", a folder, or a hub id.
+        revision: branch, tag or commit of a hub id; "" is the hub's main branch.
+        dtype: of weights and activations; "auto" is bfloat16 where the device multiplies it natively, else float32.
+        device: "auto" is the first accelerator, else the CPU.
+        threads: CPU threads of the model; 0 is one for each core.
+
+    Where it listens (port 0 takes a free one):
+        host, port: gRPC.
+        http_host, http_port: metrics and the status page.
+
+    What a request may take:
+        context_tokens: prompt and output together, 16 or more; the model's own context length bounds it.
+        prompt_tokens: of one prompt, under context_tokens.
+        run_tokens: that one `Run` may ask for, 1 to 4096.
+        message_bytes: of one gRPC message, 64 KiB to 64 MiB.
+        request_timeout_s: seconds a sequence may stay open, whatever the client's deadline.
+
+    What all of them may take:
+        sessions: sequences open at once; each owns a slot of the KV cache.
+        queued_requests: that may wait for a slot; 0 refuses at once when all are taken.
+        queue_wait_ms: milliseconds a request waits for a slot before it is refused.
+        kv_cache_bytes: hard budget of the KV cache; a server whose slots don't fit refuses to start.
+        drain_s: seconds that open sequences get to end in, on SIGTERM.
+
+    How steps are shaped; they fix the last bits of the arithmetic, so outputs are equal only under equal shapes:
+        block_rows: rows of every decode step, 2 to 64; the longest draft is one less.
+        prefill_rows: rows of every prefill step, 8 to 1024.
+        parity: "strict" refuses to start on a device whose rows depend on their neighbours; "report" only logs it.
+    """
+
+    model: str = "default"
+    revision: str = ""
+    dtype: str = "auto"
+    device: str = "auto"
+    threads: int = 0
+    host: str = "127.0.0.1"
+    port: int = 50151
+    http_host: str = "127.0.0.1"
+    http_port: int = 50152
+    context_tokens: int = 2048
+    prompt_tokens: int = 1792
+    run_tokens: int = 4096
+    message_bytes: int = 4 * 2**20
+    request_timeout_s: float = 120.0
+    sessions: int = 4
+    queued_requests: int = 16
+    queue_wait_ms: int = 10_000
+    kv_cache_bytes: int = 2**30
+    drain_s: float = 10.0
+    block_rows: int = 8
+    prefill_rows: int = 64
+    parity: str = "strict"
+
+    def __post_init__(self) -> None:
+        def within(field: str, low: float, high: float) -> None:
+            value = getattr(self, field)
+            if not low <= value <= high:
+                raise InvalidSetting(f"target.{field}", f"must be from {low} to {high}, got {value}")
+
+        def one_of(field: str, choices: tuple[str, ...]) -> None:
+            value = getattr(self, field)
+            if value not in choices:
+                raise InvalidSetting(f"target.{field}", f"must be one of {', '.join(choices)}, got {value!r}")
+
+        for field in ("model", "host", "http_host"):
+            if not getattr(self, field):
+                raise InvalidSetting(f"target.{field}", "must not be empty")
+        one_of("dtype", DTYPES)
+        one_of("parity", ("strict", "report"))
+        if not DEVICE.fullmatch(self.device):
+            raise InvalidSetting("target.device", f"must be auto, cpu, cuda or cuda:N, got {self.device!r}")
+        within("threads", 0, 1024)
+        within("port", 0, 65535)
+        within("http_port", 0, 65535)
+        within("context_tokens", 16, 2**20)
+        within("prompt_tokens", 1, self.context_tokens - 1)
+        within("run_tokens", 1, 4096)
+        within("message_bytes", 2**16, 2**26)
+        within("request_timeout_s", 0.001, 86_400)
+        within("sessions", 1, 1024)
+        within("queued_requests", 0, 65_536)
+        within("queue_wait_ms", 0, 3_600_000)
+        within("kv_cache_bytes", 1, 2**50)
+        within("drain_s", 0, 3600)
+        within("block_rows", 2, 64)
+        within("prefill_rows", 8, 1024)
