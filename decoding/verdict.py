@@ -5,24 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from decoding.drafting import Draft
 from decoding.sampling import SamplingConfig
+from decoding.stopping import FinishReason as FinishReason
 from decoding.stopping import StopRules
-
-
-class FinishReason(StrEnum):
-    """Why a sequence ended."""
-
-    END_OF_TEXT = "end_of_text"
-    STOP_TOKEN = "stop_token"
-    STOP_STRING = "stop_string"
-    LINE_LIMIT = "line_limit"
-    TOKEN_LIMIT = "token_limit"
-    CONTEXT_FULL = "context_full"
-    CLOSED = "closed"  # the client ended the stream before any rule did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
