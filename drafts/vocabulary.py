@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from decoding.prompt import FimTemplate
 from drafts import fingerprint
 from drafts.errors import UnusableVocabulary
-from drafts.token_bytes import bytes_of, spelling_of
+from drafts.token_bytes import Spelling, bytes_of, spelling_of
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
 MAX_FILE_BYTES = 128 * 2**20
@@ -144,7 +144,8 @@ def _read(files: Mapping[str, bytes]) -> dict[str, Any]:
     texts = [b""] * (max(ids.values()) + 1)
     for text, token_id in ids.items():
         if text not in control and token_id not in ends:
-            texts[token_id] = text.encode() if text in added else bytes_of(text, spelling)
+            as_read = text in added and spelling is Spelling.BYTE_LEVEL  # matched before text becomes bytes
+            texts[token_id] = text.encode() if as_read else bytes_of(text, spelling)
     special = {"end": ends, "begin": _begin_of_text_id(ids, tokenizer, configs), "unknown": model.get("unk_token")}
     special["fim"] = None if fim is None else [fim.prefix_id, fim.suffix_id, fim.middle_id, fim.suffix_first]
     return {
@@ -166,7 +167,7 @@ def _encoder(tokenizer: Mapping[str, Any], control: set[str]) -> Tokenizer:
     pairs = (merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"])
     kept_model = model | {
         "vocab": {text: token_id for text, token_id in model["vocab"].items() if text not in gone},
-        "merges": [pair for pair in pairs if not gone.intersection((*pair, "".join(pair)))],
+        "merges": [(a, b) for a, b in pairs if not (a in gone or b in gone or a + b in gone)],
         "dropout": None,
     }
     kept_added = [token for token in tokenizer.get("added_tokens") or () if token["content"] not in control]
