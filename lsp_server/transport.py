@@ -1,0 +1,63 @@
+"""Messages off a byte stream: LSP's framing, with a bound, and standard input read as a stream.
+
+It knows nothing of what messages mean. pygls' own loop would raise on a stream that ends inside a message, and would
+read a message of any size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator
+
+MAX_HEADER_BYTES = 4096
+_READ_BYTES = 2**16
+
+
+async def frames(reader: asyncio.StreamReader, *, max_bytes: int) -> AsyncIterator[bytes | None]:
+    """The bodies of messages until the stream ends; None in place of one that was too long and was skipped.
+
+    A stream that doesn't keep to the framing is at its end: there is no way back into step.
+    """
+    try:
+        while True:
+            length = _length(await reader.readuntil(b"\r\n\r\n"))
+            if length is None:
+                return
+            if length <= max_bytes:
+                yield await reader.readexactly(length)
+                continue
+            while length > 0:
+                length -= len(await reader.readexactly(min(length, _READ_BYTES)))
+            yield None
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+        return
+
+
+def _length(header: bytes) -> int | None:
+    for line in header.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length" and value.strip().isdigit():
+            return int(value)
+    return None
+
+
+async def standard_input(descriptor: int = 0) -> asyncio.StreamReader:
+    """A file descriptor as a stream, whatever kind of file it is.
+
+    A thread copies it into a socket pair, whose buffer bounds how far it reads ahead. The thread is a daemon that holds
+    no lock, so that a process whose input stays open can still end.
+    """
+    ours, theirs = socket.socketpair()
+
+    def copy() -> None:
+        with theirs, contextlib.suppress(OSError):  # closed on either side: nobody reads any more
+            while data := os.read(descriptor, _READ_BYTES):
+                theirs.sendall(data)
+
+    reader, _ = await asyncio.open_connection(sock=ours)
+    threading.Thread(target=copy, name="standard input", daemon=True).start()
+    return reader
