@@ -29,7 +29,9 @@ class TargetStub:
     """Errors, by status: INVALID_ARGUMENT names the field; FAILED_PRECONDITION says what differs (tokenizer or sampling
     fingerprint, position); RESOURCE_EXHAUSTED names the limit and, where waiting helps, has trailing metadata
     "retry-after-ms"; UNAVAILABLE while the model loads or the server drains; DEADLINE_EXCEEDED and CANCELLED free the
-    session within one step; INTERNAL when the model broke on this request.
+    session within one step; INTERNAL when the model broke on this request. Trailing metadata "slipstream-error" names the
+    kind ("invalid_setting", "mismatch", "stale_position", "limit_exceeded", "deadline_exceeded", "target_unavailable",
+    "target_failed", "contract_violation") and "slipstream-error-bin" holds its attributes as a JSON object.
     """
 
     def __init__(self, channel):
@@ -59,7 +61,9 @@ class TargetServicer:
     """Errors, by status: INVALID_ARGUMENT names the field; FAILED_PRECONDITION says what differs (tokenizer or sampling
     fingerprint, position); RESOURCE_EXHAUSTED names the limit and, where waiting helps, has trailing metadata
     "retry-after-ms"; UNAVAILABLE while the model loads or the server drains; DEADLINE_EXCEEDED and CANCELLED free the
-    session within one step; INTERNAL when the model broke on this request.
+    session within one step; INTERNAL when the model broke on this request. Trailing metadata "slipstream-error" names the
+    kind ("invalid_setting", "mismatch", "stale_position", "limit_exceeded", "deadline_exceeded", "target_unavailable",
+    "target_failed", "contract_violation") and "slipstream-error-bin" holds its attributes as a JSON object.
     """
 
     def Describe(self, request, context):
@@ -114,7 +118,9 @@ class Target:
     """Errors, by status: INVALID_ARGUMENT names the field; FAILED_PRECONDITION says what differs (tokenizer or sampling
     fingerprint, position); RESOURCE_EXHAUSTED names the limit and, where waiting helps, has trailing metadata
     "retry-after-ms"; UNAVAILABLE while the model loads or the server drains; DEADLINE_EXCEEDED and CANCELLED free the
-    session within one step; INTERNAL when the model broke on this request.
+    session within one step; INTERNAL when the model broke on this request. Trailing metadata "slipstream-error" names the
+    kind ("invalid_setting", "mismatch", "stale_position", "limit_exceeded", "deadline_exceeded", "target_unavailable",
+    "target_failed", "contract_violation") and "slipstream-error-bin" holds its attributes as a JSON object.
     """
 
     @staticmethod
