@@ -157,6 +157,7 @@ def _open_message(value: OpenMessage) -> target.Open:
     with inside("open"):
         sampling = sampling_message(request.sampling, seed_given=value.seed_given)
         stop = stop_message(request.stop)
+        gate = None if value.gate is None else gate_message(value.gate)
     with encoding("open"):
         return target.Open(
             prompt=request.prompt,
@@ -166,7 +167,7 @@ def _open_message(value: OpenMessage) -> target.Open:
             drafter=request.drafter,
             tokenizer_fingerprint=request.tokenizer_fingerprint,
             request_id=request.request_id,
-            gate=None if value.gate is None else gate_message(value.gate),
+            gate=gate,
         )
 
 
