@@ -83,7 +83,7 @@ class Arithmetic(Protocol[Row]):
 
 
 class NumpyArithmetic:
-    """Arithmetic over numpy arrays; words are uint64."""
+    """Arithmetic over numpy arrays: words are uint64, indices int64."""
 
     def widen(self, row: NDArray[Any], size: int) -> NDArray[Any]:
         if row.ndim != 1 or row.shape[0] < size:
@@ -104,10 +104,10 @@ class NumpyArithmetic:
         return np.asarray(row / by)
 
     def subtract(self, row: NDArray[Any], amount: float) -> NDArray[Any]:
-        return row - amount
+        return np.asarray(row - amount)
 
     def add(self, row: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-        return row + other
+        return np.asarray(row + other)
 
     def largest(self, row: NDArray[Any]) -> float:
         return float(row.max())
@@ -138,13 +138,13 @@ class NumpyArithmetic:
         return np.take(row, indices)
 
     def counter(self, start: int, step: int, indices: NDArray[Any]) -> NDArray[Any]:
-        return np.uint64(start) + np.uint64(step) * indices.astype(np.uint64)
+        return np.asarray(np.uint64(start) + np.uint64(step) * indices.astype(np.uint64))
 
     def xor_shift(self, words: NDArray[Any], bits: int) -> NDArray[Any]:
         return np.asarray(words ^ (words >> np.uint64(bits)))
 
     def times(self, words: NDArray[Any], factor: int) -> NDArray[Any]:
-        return words * np.uint64(factor)
+        return np.asarray(words * np.uint64(factor))
 
     def gumbel(self, words: NDArray[Any]) -> NDArray[Any]:
         cells = (words >> np.uint64(64 - UNIFORM_BITS)).astype(np.float64)
