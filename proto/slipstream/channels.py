@@ -22,10 +22,19 @@ def server_options(*, message_bytes: int) -> Options:
     )
 
 
-def client_options(*, message_bytes: int, keepalive_s: float) -> Options:
-    """For `grpc.aio.insecure_channel`. A peer that answers no ping for `keepalive_s` is taken for gone.
+def client_options(
+    *,
+    message_bytes: int,
+    keepalive_s: float,
+    connect_timeout_s: float,
+    first_backoff_s: float,
+    longest_backoff_s: float,
+) -> Options:
+    """For `grpc.aio.insecure_channel`. The channel reconnects by itself.
 
-    Each channel has its own connection and tries it when told to: pacing is its owner's.
+    keepalive_s: a peer that answers no ping for so long is taken for gone.
+    connect_timeout_s: after which one attempt has failed.
+    first_backoff_s, longest_backoff_s: between attempts; gRPC lengthens it by 1.6 each time, give or take a fifth.
     """
     keepalive_ms = int(keepalive_s * 1000)
     return (
@@ -33,6 +42,10 @@ def client_options(*, message_bytes: int, keepalive_s: float) -> Options:
         ("grpc.max_send_message_length", message_bytes),
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", keepalive_ms),
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_retries", 0),
+        ("grpc.min_reconnect_backoff_ms", int(connect_timeout_s * 1000)),  # its name notwithstanding
+        ("grpc.initial_reconnect_backoff_ms", int(first_backoff_s * 1000)),
+        ("grpc.max_reconnect_backoff_ms", int(longest_backoff_s * 1000)),
+        ("grpc.use_local_subchannel_pool", 1),  # a backoff of its own, not shared with other clients of the process
+        ("grpc.enable_retries", 0),  # a sequence can't be replayed by the transport
+        ("grpc.enable_http_proxy", 0),
     )

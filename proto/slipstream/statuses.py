@@ -8,9 +8,11 @@ TargetFailed, without its text, which might hold source.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,6 +141,24 @@ def from_rpc_error(error: aio.AioRpcError) -> SlipstreamError:
     """The error that the server raised; where it wasn't Slipstream's, the nearest that its code allows."""
     code, details = error.code(), error.details() or ""
     return _restored(code, error.trailing_metadata() or ()) or _nearest(code, details)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise what a client's call raised as our errors. A cancelled task stays cancelled.
+
+    gRPC raises CancelledError also where a closed channel ended the call: for a task that nobody cancelled, that is
+    TargetUnavailable.
+    """
+    try:
+        yield
+    except aio.AioRpcError as error:
+        raise from_rpc_error(error) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise TargetUnavailable("the connection was closed") from error
 
 
 def _restored(code: StatusCode, metadata: Iterable[tuple[str, str | bytes]]) -> SlipstreamError | None:
