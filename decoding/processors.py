@@ -49,6 +49,7 @@ def process(row: Row, context: Context, config: SamplingConfig, arithmetic: Arit
     """Log-probabilities of the processed distribution: float64, `valid_size` long, -inf where dropped.
 
     row: logits of any float dtype, at least `valid_size` long; what exceeds it is padding and never kept.
+    context: ids under `valid_size`.
     At temperature 0 this is the distribution at temperature 1 with penalty, bias and bans, nothing cut off: the
     greedy token's log-probability is read from it.
 
