@@ -76,6 +76,10 @@ class Document:
     def text(self) -> str:
         return "".join(self._lines or ())
 
+    def beginning(self, limit: int) -> str:
+        """The first `limit` characters, or fewer."""
+        return _joined(self._lines, 0, self._lines[0], limit) if self._lines else ""
+
     def apply(self, changes: Iterable[Change], *, version: int, encoding: PositionEncoding) -> None:
         """Apply edits in order. Places past the end are the end; where no text is kept only a whole new one counts."""
         for change in changes:

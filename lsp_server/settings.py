@@ -1,4 +1,4 @@
-"""The editor side's settings: the [lsp] section of the configuration, one frozen value, and what an editor may override.
+"""The editor side's settings: the [lsp] section of the configuration, and what of it an editor may override.
 
 Reads no files and no environment.
 """
@@ -24,7 +24,7 @@ class LspSettings:
 
     The target:
         target: its gRPC address, HOST:PORT.
-        connect_timeout_ms: milliseconds to wait for a connection, 1 to 600000.
+        connect_timeout_ms: milliseconds to wait for a connection, 50 to 600000.
 
     A suggestion:
         prompt_tokens: of the prompt at most, 16 to 65536; the target's own limit bounds it.
@@ -64,7 +64,7 @@ class LspSettings:
     drafting: bool = True
     placement: str = "edge"
     buffer_documents: int = 4
-    buffer_tokens: int = 8192
+    buffer_tokens: int = 4096
     private: tuple[str, ...] = (".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*")
     max_document_bytes: int = 2 * 2**20
     max_open_documents: int = 128
@@ -86,7 +86,7 @@ class LspSettings:
             raise InvalidSetting("lsp.placement", f"must be one of {', '.join(PLACEMENTS)}, got {self.placement!r}")
         if not self.host:
             raise InvalidSetting("lsp.host", "must not be empty")
-        within("connect_timeout_ms", 1, 600_000)
+        within("connect_timeout_ms", 50, 600_000)
         within("prompt_tokens", 16, 65_536)
         within("deadline_ms", 1, 600_000)
         within("buffer_documents", 0, 64)

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 
-MAX_HEADER_BYTES = 4096
+MAX_UNSENT_BYTES = 16 * 2**20
 _READ_BYTES = 2**16
 
 
@@ -61,3 +61,43 @@ async def standard_input(descriptor: int = 0) -> asyncio.StreamReader:
     reader, _ = await asyncio.open_connection(sock=ours)
     threading.Thread(target=copy, name="standard input", daemon=True).start()
     return reader
+
+
+class DescriptorWriter:
+    """Messages to a file descriptor, written at once. An editor that is gone is no error: its input ends too."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while self._descriptor is not None and left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = None
+
+
+class SocketWriter:
+    """Messages to a socket; one who doesn't read them is cut off after `MAX_UNSENT_BYTES`."""
+
+    def __init__(self, stream: asyncio.StreamWriter) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        transport = self._stream.transport
+        if transport.is_closing():
+            return
+        if transport.get_write_buffer_size() + len(data) > MAX_UNSENT_BYTES:
+            transport.abort()
+            return
+        transport.write(data)
+
+    def close(self) -> None:
+        self._stream.close()
