@@ -6,13 +6,24 @@ what it did, as `target_server.metrics` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import structlog
 
+from decoding.drafting import Draft
 from decoding.traces import trace
-from decoding.verdict import Finished, FinishReason, Opened, Statistics, Verdict
+from decoding.verdict import (
+    DecodeRequest,
+    Finished,
+    FinishReason,
+    Opened,
+    Statistics,
+    Target,
+    Verdict,
+    Verifier,
+)
 from target_server.metrics import Metrics, Settled
 
 
@@ -122,3 +133,41 @@ class Account:
 
     def _microseconds(self, moment: float) -> int:
         return round((moment - self._arrived) * 1e6)
+
+
+@asynccontextmanager
+async def watched(target: Target, request: DecodeRequest, account: Account) -> AsyncIterator[Verifier]:
+    """Open a sequence of which `account` hears everything."""
+    async with target.open(request) as verifier:
+        account.opened(verifier.opened)
+        try:
+            yield _Watched(verifier, account)
+        finally:
+            account.closed()
+
+
+class _Watched:
+    """A Verifier that tells an account what another one answers."""
+
+    def __init__(self, verifier: Verifier, account: Account) -> None:
+        self._verifier = verifier
+        self._account = account
+
+    @property
+    def opened(self) -> Opened:
+        return self._verifier.opened
+
+    async def verify(self, draft: Draft) -> Verdict:
+        verdict = await self._verifier.verify(draft)
+        self._account.judged(verdict)
+        return verdict
+
+    async def run(self, limit: int, *, drafter: str = "") -> AsyncIterator[Verdict]:
+        async for verdict in self._verifier.run(limit, drafter=drafter):
+            self._account.judged(verdict)
+            yield verdict
+
+    async def finish(self) -> Finished:
+        finished = await self._verifier.finish()
+        self._account.finished(finished)
+        return finished
