@@ -127,9 +127,7 @@ class Session:
             return Run(limit=min(remaining, guard.pause_tokens))
         # A verdict emits one token more than it accepts: a longer draft would hold what can't be emitted.
         limit = min(self._block_rows, remaining) - 1
-        if limit:
-            return Propose(limit=limit)
-        return Verify(draft=Draft(position=self.position, tokens=(), sampling_fingerprint=self._fingerprint))
+        return Propose(limit=limit) if limit else Run(limit=remaining)
 
     def drafted(self, draft: Draft, *, draft_us: int = 0) -> None:
         """Answer a Propose; `draft_us` is what drafting took. A refused draft leaves the Propose as it was.

@@ -95,13 +95,15 @@ class Transcript:
             if not scan.emitted:
                 raise ContractViolation("the target emitted an id that ends the text")
             text += scan.text
-        if verdict.finish is not None and scanner.finish is None:
-            # CLOSED stands for "no rule found it": what the flush itself completes may still be a stop.
+        found = scanner.finish
+        if verdict.finish is not None and found is None:
+            # What the flush itself completes may still be a stop; CLOSED stands for none.
             text += scanner.flush(FinishReason.CLOSED)
-            if scanner.finish is FinishReason.CLOSED and verdict.finish in _FOUND_AT_THE_TARGET:
+            found = scanner.finish
+            if found is FinishReason.CLOSED and verdict.finish in _FOUND_AT_THE_TARGET:
                 return text
-        if scanner.finish is not verdict.finish:
-            raise ContractViolation(f"the target ended with {verdict.finish}, its tokens with {scanner.finish}")
+        if found is not verdict.finish or found is FinishReason.CLOSED:
+            raise ContractViolation(f"the target ended with {verdict.finish}, its tokens with {found}")
         return text
 
     def _sources(self, verdict: Verdict, draft: Draft | None) -> tuple[str, ...]:
