@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class ToyTarget:
         self.order = order
         self.padding = padding
 
-    def logits(self, tokens: tuple[int, ...]) -> NDArray[np.float32]:
+    def logits(self, tokens: tuple[int, ...]) -> NDArray[Any]:
         """Steps of 1/4, so that ties happen; padding rows are the largest, so that an emitted one shows."""
         key = repr((self.salt, tokens[-self.order :])).encode()
         digest = hashlib.blake2b(key, digest_size=self.size).digest()
@@ -59,6 +60,7 @@ class ToyTarget:
         sampling: SamplingConfig | None = None,
         stop: StopRules | None = None,
         context_length: int = 1000,
+        end_of_text: frozenset[int] = frozenset({END}),
         arithmetic: Arithmetic[NDArray[np.float64]] | None = None,
     ) -> Sequence[NDArray[np.float64]]:
         request = DecodeRequest(
@@ -72,7 +74,7 @@ class ToyTarget:
         )
         return Sequence(
             request,
-            end_of_text=frozenset({END}),
+            end_of_text=end_of_text,
             token_bytes=token_bytes,
             vocabulary_size=self.size,
             context_length=context_length,
