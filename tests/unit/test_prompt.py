@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -62,7 +63,7 @@ def test_markers_stand_where_the_template_says() -> None:
 @pytest.mark.parametrize(
     ("prefix", "suffix", "kept"),
     [
-        ("p" * 100, "s" * 100, (30, 10)),  # 3 to 1
+        ("p" * 99, "s" * 100, (30, 10)),  # 3 to 1
         ("p" * 5, "s" * 100, (5, 35)),  # what the prefix leaves goes to the suffix
         ("p" * 100, "s" * 4, (36, 4)),  # and the other way round
         ("p" * 7, "s" * 7, (7, 7)),
@@ -110,7 +111,7 @@ def test_a_huge_file_is_not_encoded_whole(line: str) -> None:
         return encode(part)
 
     got = assemble(prompt(text, text), counting, TEMPLATE, 1000, None)
-    assert len(got) == 1000
+    assert 875 <= len(got) <= 1000
     assert seen < 20_000
 
 
@@ -131,7 +132,22 @@ def test_long_tokens_still_fill_the_budget() -> None:
         return [len(word) for word in re.findall(r"\s*\S+|\s+$", text)]
 
     text = (" " * 16 + "a\n") * 1000
-    assert len(assemble(prompt(text), words, None, 100, None)) == 100
+    assert 88 <= len(assemble(prompt(text), words, None, 100, None)) <= 100
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE])
+def test_a_cut_prompt_begins_the_same_over_many_keystrokes(template: FimTemplate | None) -> None:
+    text = "".join(f"line {number}\n" for number in range(1000))
+    typed = "y" * 300
+    beginnings = [
+        assemble(prompt(text + typed[:length], "suffix"), encode, template, 400, None)[:200] for length in range(300)
+    ]
+    assert sum(before != after for before, after in itertools.pairwise(beginnings)) <= 8
+
+
+def test_neighbours_move_in_steps_too() -> None:
+    prompts = [assemble(prompt("p" * length, "", "n" * 500), encode, None, 400, None) for length in range(300)]
+    assert len({got.index(ord("p")) for got in prompts[1:]}) <= 8
 
 
 @given(
