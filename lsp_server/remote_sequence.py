@@ -7,28 +7,21 @@ Each answer is held to that order, and each verdict to the position that the str
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-
-from grpc import aio
 
 from decoding.drafting import Draft
 from decoding.errors import ContractViolation
 from decoding.verdict import Finished, Opened, Verdict
-from slipstream import wire
+from lsp_server.decode_stream import DecodeStream
 from slipstream.fields import require
 from slipstream.opening import OpenMessage, RunMessage
-from slipstream.services import DecodeRequestMessage, DecodeResponseMessage
-from slipstream.statuses import translated
-
-DecodeCall = aio.StreamStreamCall[DecodeRequestMessage, DecodeResponseMessage]
 
 
 class RemoteSequence:
     """A `decoding.verdict.Verifier`. Not for use by two tasks at once; a cancelled call ends the stream."""
 
-    def __init__(self, call: DecodeCall, opened: Opened) -> None:
-        self._call = call
+    def __init__(self, stream: DecodeStream, opened: Opened) -> None:
+        self._stream = stream
         self._opened = opened
         self._position = opened.prompt_tokens
         self._running = False
@@ -36,14 +29,14 @@ class RemoteSequence:
         self._finished: Finished | None = None
 
     @classmethod
-    async def open(cls, call: DecodeCall, message: OpenMessage) -> RemoteSequence:
+    async def open(cls, stream: DecodeStream, message: OpenMessage) -> RemoteSequence:
         """Send the first message and take its answer. Raises what the target's status says, or ContractViolation."""
-        await _send(call, message)
-        opened = await _receive(call)
+        stream.send(message)
+        opened = await stream.receive()
         if not isinstance(opened, Opened):
             raise ContractViolation(f"the target opened with {_name(opened)}")
         require(opened.prompt_tokens == len(message.request.prompt), "opened: another prompt length than was sent")
-        return cls(call, opened)
+        return cls(stream, opened)
 
     @property
     def opened(self) -> Opened:
@@ -51,12 +44,12 @@ class RemoteSequence:
 
     async def verify(self, draft: Draft) -> Verdict:
         """Judge one draft. Any error ends the sequence."""
-        await self._say(draft)
+        self._say(draft)
         return await self._verdict()
 
     async def run(self, limit: int, *, drafter: str = "") -> AsyncIterator[Verdict]:
         """Verdicts of at most `limit` tokens together. After leaving it early only `finish` is left to call."""
-        await self._say(RunMessage(limit=limit, drafter=drafter))
+        self._say(RunMessage(limit=limit, drafter=drafter))
         self._running = True
         room = limit
         while room > 0 and not self._ended:
@@ -69,25 +62,24 @@ class RemoteSequence:
     async def finish(self) -> Finished:
         """Close our side and take the final statistics; again, the same ones."""
         if self._finished is None:
-            with translated():
-                await self._call.done_writing()
-            answer = await _receive(self._call)
+            if not self._ended:  # else the target ends the stream by itself
+                self._stream.close()
+            answer = await self._stream.receive()
             while isinstance(answer, Verdict) and self._running:  # of a run that was left early
-                answer = await _receive(self._call)
+                answer = await self._stream.receive()
             if not isinstance(answer, Finished):
                 raise ContractViolation(f"the target ended with {_name(answer)}")
             self._finished = answer
-            with translated():
-                require(await self._call.read() is aio.EOF, "the target went on after it had finished")
+            await self._stream.expect_end()
         return self._finished
 
-    async def _say(self, value: Draft | RunMessage) -> None:
+    def _say(self, value: Draft | RunMessage) -> None:
         if self._running or self._ended or self._finished is not None:
             raise ContractViolation("the sequence has ended, or still runs: finish it")
-        await _send(self._call, value)
+        self._stream.send(value)
 
     async def _verdict(self) -> Verdict:
-        answer = await _receive(self._call)
+        answer = await self._stream.receive()
         if not isinstance(answer, Verdict):
             raise ContractViolation(f"the target answered a draft or run with {_name(answer)}")
         require(answer.position == self._position, "verdict: it stands at another position than the sequence")
@@ -95,25 +87,6 @@ class RemoteSequence:
         self._position += len(answer.tokens)
         self._ended = answer.finish is not None
         return answer
-
-
-async def _send(call: DecodeCall, value: OpenMessage | Draft | RunMessage) -> None:
-    message = wire.request_message(value)
-    with translated():
-        try:
-            await call.write(message)
-        except asyncio.InvalidStateError:
-            # The call is over already; reading raises its status, which says why.
-            await call.read()
-            raise ContractViolation("the target ended the stream early") from None
-
-
-async def _receive(call: DecodeCall) -> Opened | Verdict | Finished:
-    with translated():
-        message = await call.read()
-    if not isinstance(message, DecodeResponseMessage):
-        raise ContractViolation("the target ended the stream early")
-    return wire.answer_value(message)
 
 
 def _name(answer: Opened | Verdict | Finished) -> str:

@@ -15,6 +15,7 @@ from decoding.errors import ContractViolation, DeadlineExceeded, Mismatch, Stale
 from decoding.verdict import DecodeRequest, Finished, Verifier
 from drafts.vocabulary import Vocabulary
 from lsp_server.connection import Connection, ConnectionSettings
+from lsp_server.decode_stream import DecodeStream
 from lsp_server.remote_sequence import RemoteSequence
 from lsp_server.tokenizer_cache import TokenizerCache
 from slipstream import wire
@@ -76,16 +77,18 @@ class TargetClient:
         timeout_s: seconds for the whole sequence, after which its methods raise DeadlineExceeded; None is no deadline.
         gate: the state of this client's gate, for the target's metrics.
         """
-        call = target_stub(self._connection.channel()).Decode(timeout=timeout_s, metadata=_metadata(request.request_id))
+        stream = DecodeStream(
+            target_stub(self._connection.channel()), timeout_s=timeout_s, metadata=_metadata(request.request_id)
+        )
         try:
-            yield await RemoteSequence.open(call, OpenMessage(request=request, gate=gate))
+            yield await RemoteSequence.open(stream, OpenMessage(request=request, gate=gate))
         except StalePosition:
             raise
         except Mismatch:
             self._description = None  # the target may have been replaced behind the same connection
             raise
         finally:
-            call.cancel()  # does nothing to a call that has ended
+            stream.end()
 
     async def complete(
         self, request: CompletionRequest, *, timeout_s: float | None = None
