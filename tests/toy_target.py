@@ -51,6 +51,7 @@ class ToyTarget:
         key = repr((self.salt, tokens[-self.order :])).encode()
         digest = hashlib.blake2b(key, digest_size=self.size).digest()
         row = np.frombuffer(digest, dtype=np.uint8).astype(np.float32) // 16 / 4
+        row[END] -= 0.5  # so that outputs get long
         return np.concatenate((row, np.full(self.padding, 99, dtype=np.float32)))
 
     def open(

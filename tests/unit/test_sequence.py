@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from toy_target import END, ToyTarget
 
 from decoding.drafting import Draft
@@ -14,6 +15,7 @@ from decoding.sampling import SamplingConfig
 from decoding.sequence import Sequence
 from decoding.stopping import FinishReason, StopRules
 from decoding.verdict import Verdict
+from target_server.arithmetic import TorchArithmetic
 
 A, AB, BREAK, X = 1, 2, 5, 11
 STOP = 10
@@ -163,6 +165,16 @@ def test_padding_is_never_emitted() -> None:
     row[15] = 100
     verdict = opened().judge(Draft(position=2, tokens=(), sampling_fingerprint=""), [row])
     assert verdict.finish is FinishReason.END_OF_TEXT  # id 0, the lowest of the equal ones that exist
+
+
+def test_rows_of_a_torch_tensor_give_the_same_verdict() -> None:
+    config = SamplingConfig(temperature=0.9, top_p=0.95, repetition_penalty=1.1, seed=5)
+    rows = torch.randn(4, 20, generator=torch.Generator().manual_seed(2)).to(torch.bfloat16)
+    draft = Draft(position=2, tokens=(A,), sampling_fingerprint=config.fingerprint())
+    theirs = opened(sampling=config, arithmetic=TorchArithmetic()).judge(draft, rows)  # type: ignore[arg-type]
+    ours = opened(sampling=config).judge(draft, list(rows.float().numpy()))
+    assert theirs.tokens == ours.tokens
+    assert theirs.log_probabilities == pytest.approx(ours.log_probabilities, abs=1e-12)
 
 
 def test_what_a_draft_may_not_be() -> None:
