@@ -31,7 +31,7 @@ class GateRules:
     consecutive: int = 5
     threshold_evidence: int = 50
     floor: float = 0.60
-    floor_evidence: int = 100
+    floor_evidence: int = 200
     slower_margin: float = 1.05
     timing_evidence: int = 128
     plain_every: int = 50
