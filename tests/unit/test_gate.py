@@ -70,7 +70,7 @@ def test_requests_that_judged_nothing_count_in_neither() -> None:
 
 
 def test_a_collapse_that_the_window_hides_falls_back_at_once() -> None:
-    rules = GateRules()
+    rules = GateRules(floor_evidence=100)
     subject = gate(rules)
     feed(subject, *[judged(18, 20)] * 100)
     events = feed(subject, *[judged(4, 20)] * 5)
@@ -82,7 +82,7 @@ def test_a_collapse_that_the_window_hides_falls_back_at_once() -> None:
 
 
 def test_the_floor_needs_its_evidence() -> None:
-    subject = gate(GateRules(consecutive=1000))
+    subject = gate(GateRules(consecutive=1000, floor_evidence=100))
     assert feed(subject, *[judged(0, 9)] * 11) == []
     assert [event.reason for event in feed(subject, judged(0, 9))] == [GateReason.BELOW_FLOOR]
 
