@@ -17,7 +17,6 @@ from contextlib import contextmanager, nullcontext
 
 import structlog
 import uvicorn
-from drafts.languages import KNOWN_LANGUAGES
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
@@ -26,6 +25,7 @@ from grpc_reflection.v1alpha import reflection
 
 from decoding.errors import InvalidSetting
 from decoding.gate import GateBook, GateReason, GateRules, GateState
+from drafts.languages import KNOWN_LANGUAGES, PLAINTEXT
 from slipstream import services
 from slipstream.channels import server_options
 from target_server.background import in_background
@@ -54,7 +54,9 @@ class TargetServer:
 
     def __init__(self, settings: TargetSettings, gate_rules: GateRules, *, load: Callable[[], Served]) -> None:
         self.lifecycle = Lifecycle()
-        self.metrics = Metrics(languages=KNOWN_LANGUAGES, states=tuple(GateState), reasons=tuple(GateReason))
+        self.metrics = Metrics(
+            languages=(*KNOWN_LANGUAGES, PLAINTEXT), states=tuple(GateState), reasons=tuple(GateReason)
+        )
         self._settings = settings
         self._load = load
         self._served: Served | None = None
