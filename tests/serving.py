@@ -105,9 +105,11 @@ class Stream:
         return await asyncio.wait_for(self.call.code(), WAIT_S)
 
 
-async def refusal(stream: Stream) -> Exception:
-    """The error that a stream ends with, as a client's code would see it."""
+async def refusal(stream: Stream, *messages: OpenMessage | Draft | RunMessage) -> Exception:
+    """The error that a stream ends with after `messages`, as a client's code would see it."""
     try:
+        for message in messages:
+            await stream.send(message)
         answers = await stream.rest()
     except aio.AioRpcError as error:
         return from_rpc_error(error)

@@ -26,6 +26,7 @@ from slipstream.description import Limits, TargetDescription
 from target_server.lifecycle import Served
 
 CONTEXT_LENGTH = 256
+PROMPT_TOKENS = 200
 BLOCK_ROWS = 8
 
 
@@ -213,7 +214,7 @@ def toy_served(vocabulary: Vocabulary, target: ToyTarget, drafter: ToyDrafter | 
             limits=Limits(
                 sessions=target.sessions,
                 queued_requests=0,
-                prompt_tokens=128,
+                prompt_tokens=PROMPT_TOKENS,
                 block_rows=BLOCK_ROWS,
                 message_bytes=2**20,
             ),

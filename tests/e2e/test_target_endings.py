@@ -30,7 +30,7 @@ from slipstream.statuses import from_rpc_error
             Mismatch,
             "tokenizer fingerprint differs: expected [0-9a-f]+, got 000",
         ),
-        (lambda fp: [opening((1,) * 129, fp)], LimitExceeded, "open.prompt: the limit is 128 tokens, got 129"),
+        (lambda fp: [opening((1,) * 201, fp)], LimitExceeded, "open.prompt: the limit is 200 tokens, got 201"),
         (lambda fp: [opening((1, 512), fp)], InvalidSetting, "open.prompt: ids must be from 0 to 511"),
         (
             lambda fp: [opening(PROMPT, fp, sampling=SamplingConfig(banned=(600,)))],
@@ -69,9 +69,7 @@ async def test_wrong_input_is_refused_by_name_and_frees_everything(
     running: Serving, vocabulary: Vocabulary, target: ToyTarget, send, expected, says
 ) -> None:
     stream = Stream(running.target)
-    for message in send(vocabulary.fingerprint):
-        await stream.send(message)
-    error = await refusal(stream)
+    error = await refusal(stream, *send(vocabulary.fingerprint))
     assert type(error) is expected
     with pytest.raises(expected, match=says):
         raise error
@@ -94,9 +92,9 @@ async def test_a_message_over_the_limit_is_refused_and_the_server_goes_on(
     vocabulary: Vocabulary, target: ToyTarget
 ) -> None:
     async with serving(toy_served(vocabulary, target), settings=local(message_bytes=2**16)) as running:
-        stream = Stream(running.target)
-        await stream.send(opening((7,) * 70_000, vocabulary.fingerprint))
-        assert isinstance(await refusal(stream), LimitExceeded)
+        assert isinstance(
+            await refusal(Stream(running.target), opening((7,) * 70_000, vocabulary.fingerprint)), LimitExceeded
+        )
         await running.target.Describe(wire.describe_request())
 
 

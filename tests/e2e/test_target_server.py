@@ -32,9 +32,9 @@ async def test_while_loading_calls_are_unavailable_and_health_says_so(
         with pytest.raises(aio.AioRpcError) as raised:
             await running.target.Describe(wire.describe_request())
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
-        stream = Stream(running.target)
-        await stream.send(opening(PROMPT, vocabulary.fingerprint))
-        assert isinstance(await refusal(stream), TargetUnavailable)
+        assert isinstance(
+            await refusal(Stream(running.target), opening(PROMPT, vocabulary.fingerprint)), TargetUnavailable
+        )
         watch = health.Watch(health_pb2.HealthCheckRequest(service=""))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         await running.server.load()
@@ -72,9 +72,9 @@ async def test_draining_refuses_new_calls_and_lets_open_ones_end(vocabulary: Voc
         while (await watch.read()).status != health_pb2.HealthCheckResponse.NOT_SERVING:
             pass
         assert await running.get("/healthz") == (503, "draining\n")
-        late = Stream(running.target)
-        await late.send(opening(PROMPT, vocabulary.fingerprint))
-        assert isinstance(await refusal(late), TargetUnavailable)
+        assert isinstance(
+            await refusal(Stream(running.target), opening(PROMPT, vocabulary.fingerprint)), TargetUnavailable
+        )
         for _ in range(3):
             permits.release()
         answers = await open_one.rest()
