@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from serving import Serving
-from slipstream.completion import CompletionRequest
 
 from decoding.sampling import SamplingConfig
 from decoding.stopping import StopRules
+from slipstream.completion import CompletionRequest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
