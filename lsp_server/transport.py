@@ -58,7 +58,8 @@ async def standard_input(descriptor: int = 0) -> asyncio.StreamReader:
             while data := os.read(descriptor, _READ_BYTES):
                 theirs.sendall(data)
 
-    reader, _ = await asyncio.open_connection(sock=ours)
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().create_connection(lambda: asyncio.StreamReaderProtocol(reader), sock=ours)
     threading.Thread(target=copy, name="standard input", daemon=True).start()
     return reader
 
