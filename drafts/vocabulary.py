@@ -165,12 +165,14 @@ def _encoder(tokenizer: Mapping[str, Any], control: set[str]) -> Tokenizer:
     model = tokenizer["model"]
     gone = control - {model.get("unk_token")}  # BPE needs its unknown token; only an unknown character yields it
     pairs = (merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"])
+    kept_added = [token for token in tokenizer.get("added_tokens") or () if token["content"] not in control]
+    # The library numbers added tokens anew, from the model's size on, unless the model's vocabulary has them.
+    numbered = {token["content"]: token["id"] for token in kept_added}
     kept_model = model | {
-        "vocab": {text: token_id for text, token_id in model["vocab"].items() if text not in gone},
+        "vocab": {text: token_id for text, token_id in model["vocab"].items() if text not in gone} | numbered,
         "merges": [(a, b) for a, b in pairs if not (a in gone or b in gone or a + b in gone)],
         "dropout": None,
     }
-    kept_added = [token for token in tokenizer.get("added_tokens") or () if token["content"] not in control]
     changes = {"model": kept_model, "added_tokens": kept_added}
     silenced = {"post_processor": None, "padding": None, "truncation": None}
     try:
