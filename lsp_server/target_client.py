@@ -7,7 +7,7 @@ target said of itself, and its vocabulary. Knows nothing of editors.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -92,7 +92,7 @@ class TargetClient:
 
     async def complete(
         self, request: CompletionRequest, *, timeout_s: float | None = None
-    ) -> AsyncIterator[CompletionStarted | CompletionDelta | Finished]:
+    ) -> AsyncGenerator[CompletionStarted | CompletionDelta | Finished, None]:
         """Complete text at the target: started, then deltas, then finished. Leaving the iteration ends the call."""
         call = completion_stub(self._connection.channel()).Complete(
             wire.completion_request_message(request), timeout=timeout_s, metadata=_metadata(request.request_id)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_server import ToyService, finished, serving
+from toy_server import ToyService, serving
+from toy_stream import OPENED, draft, request
 
 from decoding.drafting import Draft
 from decoding.errors import (
@@ -23,44 +24,9 @@ from decoding.errors import (
     TargetUnavailable,
 )
 from decoding.sampling import SamplingConfig
-from decoding.stopping import StopRules
-from decoding.verdict import DecodeRequest, FinishReason, Opened, Statistics, Verdict, Verifier
-from lsp_server.connection import ConnectionSettings
+from decoding.verdict import FinishReason
 from lsp_server.target_client import TargetClient
 from slipstream import wire
-
-PROMPT = (1, 2)
-OPENED = Opened(prompt_tokens=2, cached_tokens=0, seed=0, noise_version="n")
-FINISHED = finished(FinishReason.CLOSED, Statistics(prompt_tokens=2))
-
-
-def request(**changes: Any) -> DecodeRequest:
-    fields: dict[str, Any] = {
-        "prompt": PROMPT,
-        "sampling": SamplingConfig(temperature=1.0, seed=7),
-        "stop": StopRules(max_tokens=24),
-        "language": "python",
-        "drafter": "lookup",
-        "tokenizer_fingerprint": "0" * 64,
-        "request_id": "request-1",
-    }
-    return DecodeRequest(**(fields | changes))
-
-
-def draft(position: int, *tokens: int) -> Draft:
-    return Draft(position=position, tokens=tokens, sampling_fingerprint="")
-
-
-def verdict(position: int, *tokens: int, finish: FinishReason | None = None) -> Verdict:
-    return Verdict(
-        position=position,
-        drafted=0,
-        judged=0,
-        accepted=0,
-        tokens=tokens,
-        log_probabilities=(0.0,) * len(tokens),
-        finish=finish,
-    )
 
 
 @pytest.fixture
@@ -266,73 +232,3 @@ async def test_closing_the_client_fails_its_calls_without_cancelling_their_tasks
         await task
     with pytest.raises(TargetUnavailable, match="closed"):
         await client.describe()
-
-
-Script = Callable[[Verifier], Any]
-
-
-async def drafting(verifier: Verifier) -> None:
-    await verifier.verify(draft(2))
-
-
-async def running(verifier: Verifier) -> None:
-    async for _ in verifier.run(2):
-        pass
-
-
-async def finishing(verifier: Verifier) -> None:
-    await verifier.finish()
-
-
-@pytest.mark.parametrize(
-    ("answers", "script"),
-    [
-        ([], drafting),
-        ([verdict(2, 1)], drafting),
-        ([FINISHED], drafting),
-        ([Opened(prompt_tokens=3, cached_tokens=0, seed=0, noise_version="n")], drafting),
-        ([OPENED], drafting),
-        ([OPENED, OPENED], drafting),
-        ([OPENED, FINISHED], drafting),
-        ([OPENED, verdict(3, 1)], drafting),
-        ([OPENED, verdict(2)], drafting),
-        ([OPENED, verdict(2, 1, 1, 1)], running),
-        ([OPENED, verdict(2, 1), verdict(2, 1)], running),
-        ([OPENED], finishing),
-        ([OPENED, verdict(2, 1)], finishing),
-        ([OPENED, FINISHED, FINISHED], finishing),
-    ],
-)
-async def test_a_target_that_breaks_the_order_is_found_out(
-    client: TargetClient, service: ToyService, answers: list[Any], script: Script
-) -> None:
-    async def misbehave(messages: AsyncIterator[Any], context: Any) -> None:
-        for answer in answers:
-            await context.write(wire.answer_message(answer))
-
-    service.decode = misbehave
-    with pytest.raises(ContractViolation):
-        async with client.open(request()) as verifier:
-            await script(verifier)
-
-
-@pytest.mark.parametrize(("client_bytes", "server_bytes"), [(1 << 16, 1 << 20), (1 << 20, 1 << 16)])
-async def test_a_message_over_either_sides_limit(tmp_path: Path, client_bytes: int, server_bytes: int) -> None:
-    async with serving(ToyService(), message_bytes=server_bytes) as address:
-        client = TargetClient(address, cache_folder=tmp_path, settings=ConnectionSettings(message_bytes=client_bytes))
-        with pytest.raises(LimitExceeded) as caught:
-            async with client.open(request(prompt=(1,) * 100_000)):
-                pass
-        await client.close()
-    assert caught.value.what == "message"
-    assert caught.value.limit == 1 << 16
-    assert caught.value.unit == "bytes"
-
-
-@pytest.mark.parametrize(
-    "changes", [{"request_id": "café"}, {"prompt": (2**32,)}, {"stop": StopRules(strings=("\ud800",))}]
-)
-async def test_what_no_message_can_hold_is_the_callers_to_mend(client: TargetClient, changes: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting):
-        async with client.open(request(**changes)):
-            pass
