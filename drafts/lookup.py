@@ -1,0 +1,58 @@
+"""Guess what followed when the last tokens stood somewhere before: in the prompt, the output or an open buffer.
+
+Needs no model, no table and no tokenizer. After every guessed token it looks up again, so that a draft can leave one
+earlier place for a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from decoding.drafting import DraftingRequest
+from drafts.guessing import Guess
+from drafts.history import History, Repeat
+from drafts.settings import DraftSettings
+
+SOURCE = "lookup"
+
+
+class LookupGuesser:
+    """One request's lookup; holds at most `settings.index_tokens` tokens."""
+
+    def __init__(self, request: DraftingRequest, settings: DraftSettings) -> None:
+        self._history = History(
+            least=settings.least_match,
+            longest=settings.longest_match,
+            occurrences=settings.occurrences,
+            capacity=settings.index_tokens,
+        )
+        room = min(settings.buffer_tokens, settings.index_tokens - len(request.prompt))
+        for buffer in reversed(_nearest(request.buffers, room)):
+            self._history.append(buffer)
+            self._history.separate()
+        self._history.append(request.prompt)
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        self._history.append(tokens)
+
+    def guess(self, ahead: Sequence[int]) -> Guess | None:
+        repeats = self._history.repeats(ahead)
+        if not repeats:
+            return None
+        best = repeats[0]
+        return Guess(token=best.following, confidence=confidence(repeats), source=SOURCE)
+
+
+def confidence(repeats: Sequence[Repeat]) -> float:
+    return 0.9
+
+
+def _nearest(buffers: Sequence[tuple[int, ...]], room: int) -> list[tuple[int, ...]]:
+    """The first buffers that fit, nearest first; of the last one its beginning (imports and definitions)."""
+    kept = []
+    for buffer in buffers:
+        if room <= 1:
+            break
+        kept.append(buffer[: room - 1])  # one for the separator
+        room -= len(kept[-1]) + 1
+    return kept
