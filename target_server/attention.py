@@ -1,0 +1,123 @@
+"""Attention over the engine's own KV cache, as a plug-in for transformers' attention interface.
+
+A forward pass carries one `Pass` in its keyword arguments down to every attention layer. transformers builds no mask
+for an implementation it doesn't know, so masks are made here, from positions. What this module can't compute exactly
+(score caps, attention sinks, biases) is refused, never ignored.
+
+Why a row's bits don't depend on the padded length: the CPU kernel walks keys in blocks of KEY_BLOCK and in order; a
+block that is masked altogether adds exact zeros. So lengths are multiples of KEY_BLOCK, or the whole slot.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from target_server.errors import UnsupportedModel
+from target_server.kv_cache import KVCache, LayerShape
+
+IMPLEMENTATION = "slipstream"
+KEY_BLOCK = 512
+
+# Keyword arguments that change nothing in what is computed here.
+HARMLESS = frozenset({"cache_position", "dropout", "is_causal", "output_attentions", "position_ids", "use_cache"})
+
+
+class Pass(Protocol):
+    """One forward pass, seen from an attention layer."""
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None, window: int | None
+    ) -> Tensor:
+        """Attention of [1, head, row, dimension] queries; keys and values are the rows' own."""
+
+
+class CachedPass:
+    """A pass of consecutive positions of one slot; writes their keys and values, then attends to all before them."""
+
+    def __init__(self, cache: KVCache, *, slot: int, start: int, padded_length: int) -> None:
+        self._cache = cache
+        self._slot = slot
+        self._start = start
+        self._length = padded_length
+        self._masks: dict[int | None, Tensor] = {}
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None, window: int | None
+    ) -> Tensor:
+        self._cache.write(layer, self._slot, self._start, key, value)
+        keys, values = self._cache.read(layer, self._slot, self._length)
+        mask = self._masks.get(window)
+        if mask is None:  # one a pass and window, shared by the layers
+            mask = self._masks[window] = mask_for(query, start=self._start, length=self._length, window=window)
+        return functional.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, scale=scale, enable_gqa=query.shape[1] != keys.shape[1]
+        )
+
+
+class ProbePass:
+    """A pass without a cache that notes what each layer would store: how the cache is sized for any model."""
+
+    def __init__(self) -> None:
+        self.layers: dict[int, LayerShape] = {}
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None, window: int | None
+    ) -> Tensor:
+        if layer in self.layers:
+            raise UnsupportedModel("the model", f"attention layer {layer} runs more than once a pass")
+        self.layers[layer] = LayerShape(
+            heads=key.shape[1], key_dimensions=key.shape[-1], value_dimensions=value.shape[-1]
+        )
+        mask = mask_for(query, start=0, length=key.shape[2], window=window)
+        return functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
+        )
+
+
+def mask_for(query: Tensor, *, start: int, length: int, window: int | None) -> Tensor:
+    """[1, 1, row, position] of the query's dtype: 0 where the row at position start + r may look, -inf where not.
+
+    A row sees itself and what is before it, `window` positions in all where one is given.
+    """
+    rows = torch.arange(start, start + query.shape[2], device=query.device)[:, None]
+    positions = torch.arange(length, device=query.device)[None, :]
+    hidden = positions > rows
+    if window is not None:
+        hidden |= positions <= rows - window
+    mask = torch.zeros(hidden.shape, dtype=query.dtype, device=query.device)
+    return mask.masked_fill_(hidden, float("-inf"))[None, None]
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    slipstream: Pass,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in each layer; answers [1, row, head, dimension]."""
+    unknown = sorted(name for name, given in others.items() if name not in HARMLESS and given is not None)
+    if attention_mask is not None or unknown:
+        raise UnsupportedModel(
+            type(module).__name__, f"its attention also takes {', '.join(unknown) or 'a mask of its own'}"
+        )
+    layer = getattr(module, "layer_idx", None)
+    if not isinstance(layer, int):
+        raise UnsupportedModel(type(module).__name__, "its attention layers have no index")
+    attended = slipstream.attend(layer, query, key, value, scale=scaling, window=sliding_window)
+    return attended.transpose(1, 2).contiguous(), None
+
+
+def register() -> None:
+    """Make the implementation known to transformers; doing it twice does no harm."""
+    ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, _attend)
