@@ -1,0 +1,265 @@
+"""One open sequence in the engine: the steps it takes on the device, and the slot it holds until it is closed.
+
+The prompt is cached in the background from the moment of opening, so that the client can draft meanwhile. All of the
+sequence's token state is in `decoding.sequence`; this module keeps the slot, the timing and the failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import structlog
+import torch
+from torch import Tensor
+
+from decoding.drafting import Draft, DraftingRequest, DraftSession
+from decoding.errors import (
+    ContractViolation,
+    DeadlineExceeded,
+    InvalidSetting,
+    LimitExceeded,
+    SlipstreamError,
+    TargetFailed,
+)
+from decoding.noise import NOISE_VERSION
+from decoding.sequence import Sequence
+from decoding.verdict import DecodeRequest, Finished, FinishReason, Opened, Verdict
+from target_server.device import Device, Ran
+from target_server.model import Model
+
+Result = TypeVar("Result")
+Drafting = Callable[[str, str, DraftingRequest], DraftSession | None]
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A slot, and what one sequence may do with it.
+
+    give_back: called once, on the event loop, when no step can write to the slot any more.
+    arrived, expires: clock readings, seconds; queue_us: microseconds waited for the slot.
+    """
+
+    slot: int
+    arrived: float
+    expires: float
+    queue_us: int
+    give_back: Callable[[], None]
+
+
+class OpenSequence:
+    """A `decoding.verdict.Verifier` over the engine's model. Made, used and closed on one event loop."""
+
+    def __init__(
+        self,
+        request: DecodeRequest,
+        *,
+        sequence: Sequence[Tensor],
+        model: Model,
+        device: Device,
+        lease: Lease,
+        clock: Callable[[], float],
+        drafting: Drafting,
+        run_tokens: int,
+    ) -> None:
+        self._request = request
+        self._sequence = sequence
+        self._model = model
+        self._device = device
+        self._lease = lease
+        self._clock = clock
+        self._drafting = drafting
+        self._run_tokens = run_tokens
+        self._loop = asyncio.get_running_loop()
+        self._tokens: list[int] = []
+        self._queue_us = lease.queue_us
+        self._first_token_us = 0
+        self._job: Future[Any] | None = None
+        self._busy = False
+        self._closed = False
+        self._spoiled = False  # the slot may hold NaN
+        self._failure: TargetFailed | None = None
+        self._finished: Finished | None = None
+        self._prefill = asyncio.create_task(self._cache_prompt())
+        self._prefill.add_done_callback(_heard)
+        self._expiry = self._loop.call_later(lease.expires - clock(), self.close)
+
+    @property
+    def opened(self) -> Opened:
+        return Opened(
+            prompt_tokens=len(self._request.prompt),
+            cached_tokens=0,
+            seed=self._request.sampling.seed,
+            noise_version=NOISE_VERSION,
+        )
+
+    async def verify(self, draft: Draft) -> Verdict:
+        """One decode step. Raises as `decoding.verdict.Verifier.verify`; ContractViolation for a second one at once."""
+        longest = self._model.shape.block_rows - 1
+        if len(draft.tokens) > longest:
+            raise LimitExceeded("draft.tokens", limit=longest, unit="tokens", got=len(draft.tokens))
+        self._check_open()
+        if self._busy:
+            raise ContractViolation("a draft came before the verdict on the one before")
+        block = self._sequence.block(draft)
+        start = self._sequence.position - 1
+        self._busy = True
+        try:
+            await asyncio.shield(self._prefill)
+            ran = await self._on_device(lambda: self._judge(start, block, draft))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling():  # it was `close` that took the step away, not the caller
+                self._check_open()
+            raise
+        finally:
+            self._busy = False
+        verdict = replace(ran.result, queue_us=ran.queue_us, verify_us=ran.busy_us)
+        self._tokens.extend(verdict.tokens)
+        if verdict.tokens and not self._first_token_us:
+            self._first_token_us = self._since_arrival_us()
+        return verdict
+
+    async def run(self, limit: int, *, drafter: str = "") -> AsyncIterator[Verdict]:
+        """Loop here for at most `limit` tokens. Raises as `verify`; InvalidSetting for a drafter that isn't there."""
+        if not 1 <= limit <= self._run_tokens:
+            raise InvalidSetting("run.limit", f"must be from 1 to {self._run_tokens}, got {limit}")
+        drafts = self._open_drafter(drafter) if drafter else None
+        left = limit
+        while left and self._sequence.finish is None:
+            draft, drafts = self._propose(drafts, min(self._model.shape.block_rows, left) - 1)
+            verdict = await self.verify(draft)
+            left -= len(verdict.tokens)
+            drafts = self._extend(drafts, verdict.tokens)
+            yield verdict
+
+    async def finish(self) -> Finished:
+        """The final statistics; the slot is given back. Asked again, the same answer."""
+        if self._finished is None:
+            self._finished = Finished(
+                reason=self._sequence.finish or FinishReason.CLOSED,
+                statistics=self._sequence.statistics,
+                queue_us=self._queue_us,
+                first_token_us=self._first_token_us,
+                total_us=self._since_arrival_us(),
+            )
+            self.close()
+        return self._finished
+
+    def close(self) -> None:
+        """Free the slot: at once, or when the step that is on the device has ended. Doing it twice does no harm."""
+        if self._closed:
+            return
+        self._closed = True
+        self._expiry.cancel()
+        self._prefill.cancel()
+        if self._job is None or self._job.done() or self._job.cancel():
+            self._release()
+        else:
+            self._job.add_done_callback(lambda _: self._on_loop(self._release))
+
+    async def _cache_prompt(self) -> None:
+        """Everything but the prompt's last token, which is row 0 of the first decode step."""
+        tokens, rows = self._request.prompt[:-1], self._model.shape.prefill_rows
+        for start in range(0, len(tokens), rows):
+            chunk = tokens[start : start + rows]
+            await self._on_device(partial(self._model.prefill, self._lease.slot, start, chunk))
+
+    def _judge(self, start: int, block: tuple[int, ...], draft: Draft) -> Verdict:
+        """On the device thread: the step, and the decision on it."""
+        logits = self._model.decode(self._lease.slot, start, block)
+        if torch.isnan(logits).any():
+            self._spoiled = True  # maybe in padding or rejected rows only, which isn't this request's fault
+        return self._sequence.judge(draft, logits)
+
+    async def _on_device(self, job: Callable[[], Result]) -> Ran[Result]:
+        """Run a job when its turn comes, unless the sequence is over by then."""
+        self._check_open()
+        self._job = self._device.submit(job)
+        try:
+            ran = await asyncio.wrap_future(self._job)
+        except SlipstreamError as error:
+            self._break(error)
+            raise
+        except Exception as error:
+            raise self._break(error) from error
+        self._queue_us += ran.queue_us
+        return ran
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._clock() >= self._lease.expires:
+            raise DeadlineExceeded("the sequence was open for longer than target.request_timeout_s")
+        if self._closed:
+            raise ContractViolation("the sequence has been closed")
+
+    def _break(self, error: Exception) -> TargetFailed:
+        """Note that this sequence can't go on; the others do."""
+        kind = type(error).__name__
+        self._failure = error if isinstance(error, TargetFailed) else TargetFailed(f"the model failed ({kind})")
+        self._spoiled = True
+        log.error("a step failed", request_id=self._request.request_id, error=kind)
+        return self._failure
+
+    def _release(self) -> None:
+        """On the event loop, when no step of this sequence is on the device."""
+        if not self._spoiled:
+            self._lease.give_back()
+            return
+        wipe = self._device.submit(lambda: self._model.cache.wipe(self._lease.slot))
+        wipe.add_done_callback(lambda _: self._on_loop(self._lease.give_back))
+
+    def _on_loop(self, callback: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
+
+    def _open_drafter(self, name: str) -> DraftSession:
+        request = self._request
+        known = DraftingRequest(prompt=request.prompt, language=request.language, sampling=request.sampling)
+        drafts = self._drafting(request.language, name, known)
+        if drafts is None:
+            raise InvalidSetting("run.drafter", f"there is no drafter {name!r} for this language")
+        drafts.extend(self._tokens)
+        return drafts
+
+    def _propose(self, drafts: DraftSession | None, limit: int) -> tuple[Draft, DraftSession | None]:
+        """A draft for here, empty where there is no drafter; one that raises is not asked again."""
+        empty = Draft(position=self._sequence.position, tokens=(), sampling_fingerprint="")
+        if drafts is None or limit == 0:
+            return empty, drafts
+        try:
+            return drafts.propose(limit), drafts
+        except Exception as error:
+            self._drop_drafter(error)
+            return empty, None
+
+    def _extend(self, drafts: DraftSession | None, tokens: tuple[int, ...]) -> DraftSession | None:
+        if drafts is None:
+            return None
+        try:
+            drafts.extend(tokens)
+        except Exception as error:
+            self._drop_drafter(error)
+            return None
+        return drafts
+
+    def _drop_drafter(self, error: Exception) -> None:
+        log.warning(
+            "a drafter failed; decoding plainly", request_id=self._request.request_id, error=type(error).__name__
+        )
+
+    def _since_arrival_us(self) -> int:
+        return round((self._clock() - self._lease.arrived) * 1e6)
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Take note of a failed prefill, so that asyncio doesn't complain if nobody verifies any more."""
+    if not task.cancelled():
+        task.exception()
