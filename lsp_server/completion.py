@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
-from drafts.detection import detect
-from drafts.registry import DrafterRegistry
 
 from decoding.detokenizer import Detokenizer
 from decoding.drafting import DraftingRequest, DraftSession
@@ -20,6 +18,8 @@ from decoding.rules import GateRules
 from decoding.session import Chunk, DraftStop, Mode, Session
 from decoding.traces import trace
 from decoding.verdict import DecodeRequest, Verifier
+from drafts.detection import detect
+from drafts.registry import DrafterRegistry
 from drafts.settings import DraftSettings
 from drafts.speculation import speculate
 from drafts.vocabulary import Vocabulary

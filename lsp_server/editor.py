@@ -17,15 +17,13 @@ from lsprotocol import types
 from decoding.errors import DeadlineExceeded, SlipstreamError, TargetUnavailable
 from decoding.traces import trace
 from lsp_server import notifications
+from lsp_server.context import CHARACTERS_A_TOKEN
 from lsp_server.documents import Change, Document, Documents, Silence, Window
 from lsp_server.positions import PositionEncoding
 from lsp_server.settings import LspSettings, overridden
 from lsp_server.suggestion import Buffer, CompletionRequest, CompletionResult, Progress
 
 log = structlog.get_logger()
-
-# Text taken around a position for each token of the prompt: more than tokens of code have on average.
-CHARACTERS_A_TOKEN = 12
 
 Notify = Callable[[str, Any], None]
 MessageId = str | int
