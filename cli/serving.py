@@ -43,13 +43,13 @@ def target(
         http_host=http_host,
         http_port=http_port,
     )
-    from target_server.assembly import assemble
+    from target_server.loading import load
     from target_server.server import serve
 
-    def load() -> Served:
-        return assemble(settings, configuration.drafts, cache=cache_folder())
+    def loaded() -> Served:
+        return load(settings, configuration.drafts, cache_folder=cache_folder())
 
-    asyncio.run(serve(settings, configuration.gate, load=load))
+    asyncio.run(serve(settings, configuration.gate, load=loaded))
 
 
 def lsp(
