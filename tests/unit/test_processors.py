@@ -142,6 +142,16 @@ def test_min_p_is_relative_to_the_likeliest_and_keeps_its_edge() -> None:
     assert kept(row, SamplingConfig(temperature=1, min_p=0.51)) == [0, 3]
 
 
+@pytest.mark.parametrize("count", [9, 10, 15])
+def test_rounding_never_decides_at_an_edge(count: int) -> None:
+    """Sums of a tenth miss their round numbers in binary; what the numbers mean still holds."""
+    for needed in range(1, count):
+        config = SamplingConfig(temperature=1, top_p=needed / count)
+        assert kept([0.0] * count, config) == list(range(needed))
+        pair = [math.log(count), math.log(needed)]
+        assert kept(pair, SamplingConfig(temperature=1, min_p=needed / count)) == [0, 1]
+
+
 def test_penalty_counts_a_repeated_token_once() -> None:
     config = SamplingConfig(repetition_penalty=2.0)
     once = process(np.array([2.0, -2.0, 1.0]), Context([0, 1]), config, NumpyArithmetic(), valid_size=3)
