@@ -24,7 +24,7 @@ log = structlog.get_logger()
 class ConnectionSettings:
     """Bounds of one client's connection.
 
-    connect_timeout_s: seconds for one attempt to connect, and for the target to describe itself, 0.05 to 600.
+    connect_timeout_s: seconds for one attempt to connect, and for the target to describe itself, 0.001 to 600.
     message_bytes: of one message either way, 64 KiB to 1 GiB.
     keepalive_s: seconds after which a silent peer is pinged, and again until it counts as gone, 10 to 86400.
     first_backoff_s, longest_backoff_s: seconds between attempts, growing from one to the other, 0.01 to 600.
@@ -44,7 +44,7 @@ class ConnectionSettings:
 
     def __post_init__(self) -> None:
         for field, low, high in (
-            ("connect_timeout_s", 0.05, 600),
+            ("connect_timeout_s", 0.001, 600),
             ("message_bytes", 2**16, 2**30),
             ("keepalive_s", MIN_KEEPALIVE_S, 86_400),
             ("first_backoff_s", 0.01, 600),
