@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from decoding.detokenizer import Detokenizer
-from decoding.drafting import DraftingRequest, DraftSession
+from decoding.drafting import Drafter, DraftingRequest, DraftSession
 from decoding.insertion import tidy
 from decoding.rules import GateRules
 from decoding.session import Chunk, DraftStop, Mode, Session
@@ -46,17 +46,26 @@ class EditorTarget(Protocol):
     ) -> AbstractAsyncContextManager[Verifier]: ...
 
 
+class Drafters(Protocol):
+    """Drafters by language; `drafts.registry.DrafterRegistry`, or one that stands before it."""
+
+    def for_language(self, language: str) -> Drafter: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What requests to one target have in common; a target that was replaced has others."""
 
     description: TargetDescription
     vocabulary: Vocabulary
-    registry: DrafterRegistry
+    registry: Drafters
 
 
 class CompletionService:
-    """Completes text with one target. `clock`: nanoseconds, monotonic."""
+    """Completes text with one target.
+
+    clock: nanoseconds, monotonic. registry: makes the drafters for a vocabulary.
+    """
 
     def __init__(
         self,
@@ -66,13 +75,15 @@ class CompletionService:
         gate: GateRules,
         buffer_files: int = 64,
         clock: Callable[[], int] = time.monotonic_ns,
+        registry: Callable[[DraftSettings, Vocabulary], Drafters] = DrafterRegistry,
     ) -> None:
         self.gating = Gating(gate)
         self._target = target
         self._drafts = drafts
         self._clock = clock
         self._buffers = BufferTokens(buffer_files)
-        self._registry: tuple[Vocabulary, DrafterRegistry] | None = None
+        self._make_registry = registry
+        self._registry: tuple[Vocabulary, Drafters] | None = None
         self._facts: asyncio.Task[Facts] | None = None
 
     async def complete(
@@ -155,7 +166,7 @@ class CompletionService:
         description = await self._target.describe()
         vocabulary = await self._target.vocabulary()
         if self._registry is None or self._registry[0] is not vocabulary:
-            self._registry = vocabulary, DrafterRegistry(self._drafts, vocabulary)
+            self._registry = vocabulary, self._make_registry(self._drafts, vocabulary)
         return Facts(description=description, vocabulary=vocabulary, registry=self._registry[1])
 
     def _plan(self, request: CompletionRequest, language: str, facts: Facts) -> Plan:
