@@ -13,7 +13,6 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import structlog
-from drafts.detection import detect
 
 from decoding.drafting import Drafter, DraftingRequest, DraftSession
 from decoding.gate import Decision, Gate, GateBook, RequestOutcome
@@ -21,6 +20,7 @@ from decoding.prompt import Prompt, assemble
 from decoding.session import Chunk, DraftStop, Mode, Session
 from decoding.traces import trace
 from decoding.verdict import DecodeRequest, Finished, Opened
+from drafts.detection import detect
 from drafts.speculation import speculate
 from slipstream import services, wire
 from slipstream.completion import CompletionDelta, CompletionRequest, CompletionStarted
@@ -55,9 +55,12 @@ class CompletionService(services.CompletionServicer):
             asked = wire.completion_request_value(message)
             account.request_id = asked.request_id or account.request_id
             await context.send_initial_metadata(((REQUEST_ID_KEY, account.request_id),))
-            # Long texts take a while, so the loop goes on meanwhile.
-            account.language, prompt = await asyncio.to_thread(_understood, asked, served)
-            drafter, gate, decision = self._chosen(asked, account.language, served)
+            # Long texts and tables take a while, so the loop goes on meanwhile.
+            account.language, prompt, drafter = await asyncio.to_thread(_understood, asked, served)
+            gate = self._gates.gate(account.language, drafter.name) if drafter else None
+            decision = gate.decide() if gate else Decision(speculate=False)
+            if not decision.speculate:
+                drafter = None
             sampling = asked.sampling
             if not asked.seed_given:
                 sampling = replace(sampling, seed=self._calls.seed())
@@ -86,17 +89,6 @@ class CompletionService(services.CompletionServicer):
             account.settle("OK")
             await _answer(context, finished)
 
-    def _chosen(
-        self, asked: CompletionRequest, language: str, served: Served
-    ) -> tuple[Drafter | None, Gate | None, Decision]:
-        """Who drafts, if anybody, and the gate that is to learn of it."""
-        if asked.plain:
-            return None, None, Decision(speculate=False)
-        drafter = served.drafters.for_language(language)
-        gate = self._gates.gate(language, drafter.name)
-        decision = gate.decide()
-        return drafter if decision.speculate else None, gate, decision
-
     def _record(self, gate: Gate, outcome: RequestOutcome) -> None:
         """Let the gate learn of a request, finished or not, and count what it makes of it."""
         for event in gate.record(outcome):
@@ -114,14 +106,18 @@ class CompletionService(services.CompletionServicer):
         self._metrics.gate_state(gate.language, gate.drafter, side="server", state=gate.state)
 
 
-def _understood(asked: CompletionRequest, served: Served) -> tuple[str, tuple[int, ...]]:
-    """The language, and the prompt's token ids: what fits, with room left for the output up to half of the context."""
+def _understood(asked: CompletionRequest, served: Served) -> tuple[str, tuple[int, ...], Drafter | None]:
+    """The language, the prompt's token ids, and the language's drafter unless a plain completion is asked for.
+
+    The prompt is what fits, with room left for the output up to half of the context.
+    """
     description, vocabulary = served.description, served.vocabulary
     language = detect(asked.language, asked.path, asked.prefix)
     room = max(description.context_length - asked.stop.max_tokens, description.context_length // 2)
-    prompt = Prompt(prefix=asked.prefix, suffix=asked.suffix, language=language, path=asked.path)
     budget = min(description.limits.prompt_tokens, room)
-    return language, assemble(prompt, vocabulary.encode, vocabulary.fim, budget, vocabulary.begin_of_text_id)
+    text = Prompt(prefix=asked.prefix, suffix=asked.suffix, language=language, path=asked.path)
+    prompt = assemble(text, vocabulary.encode, vocabulary.fim, budget, vocabulary.begin_of_text_id)
+    return language, prompt, None if asked.plain else served.drafters.for_language(language)
 
 
 def _session(request: DecodeRequest, served: Served) -> Session:

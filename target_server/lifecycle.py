@@ -19,9 +19,9 @@ DRAINING = "draining"
 
 
 class Drafters(Protocol):
-    """The drafters beside the model, by language."""
+    """The drafters beside the model, by language; None where there is none. May read files: not for the event loop."""
 
-    def for_language(self, language: str) -> Drafter: ...
+    def for_language(self, language: str) -> Drafter | None: ...
 
     def named(self, language: str, name: str) -> Drafter | None: ...
 

@@ -83,7 +83,7 @@ class TargetService(services.TargetServicer):
                         raise LimitExceeded("draft.tokens", limit=block_rows - 1, unit="tokens", got=len(draft.tokens))
                     yield await verifier.verify(draft)
                 case RunMessage() as run:
-                    self._check_run(run, request.language, served)
+                    await self._check_run(run, request.language, served)
                     account.drafter = account.drafter or run.drafter
                     async for verdict in verifier.run(run.limit, drafter=run.drafter):
                         yield verdict
@@ -104,7 +104,7 @@ class TargetService(services.TargetServicer):
                 remedy="fetch the target's tokenizer by Target.Tokenizer and encode the prompt with it",
             )
 
-    def _check_run(self, run: RunMessage, language: str, served: Served) -> None:
+    async def _check_run(self, run: RunMessage, language: str, served: Served) -> None:
         if run.limit > self._settings.run_tokens:
             raise LimitExceeded("run.limit", limit=self._settings.run_tokens, unit="tokens", got=run.limit)
         if run.drafter and served.drafters.named(language, run.drafter) is None:
