@@ -182,6 +182,7 @@ def _options(settings: TargetSettings) -> tuple[tuple[str, int], ...]:
         *server_options(message_bytes=settings.message_bytes),
         ("grpc.keepalive_time_ms", KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),  # else a minute, whatever the keepalive's
         ("grpc.http2.max_pings_without_data", 0),
     )
 

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import grpc
 from grpc import aio
@@ -161,3 +161,36 @@ async def serving(
             yield Serving(server=server, addresses=addresses, channel=channel)
     finally:
         await server.drain()
+
+
+class Cable:
+    """A TCP connection to `address` that carries nothing more once it is cut, and tells neither end."""
+
+    def __init__(self, address: str) -> None:
+        self._host, port = address.rsplit(":", 1)
+        self._port = int(port)
+        self.address = ""
+        self.cut = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._proxy = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._proxy.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._proxy.close()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(self._host, self._port)
+        pumps = [asyncio.create_task(self._pump(reader, back)), asyncio.create_task(self._pump(there, writer))]
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for pump in pumps:
+            pump.cancel()
+        writer.close()
+        back.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(2**16):
+            if not self.cut.is_set():
+                writer.write(data)
+                await writer.drain()

@@ -42,6 +42,7 @@ def client_options(
         ("grpc.max_send_message_length", message_bytes),
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", keepalive_ms),
+        ("grpc.http2.ping_timeout_ms", keepalive_ms),  # else a minute, whatever the keepalive's
         ("grpc.min_reconnect_backoff_ms", int(connect_timeout_s * 1000)),  # its name notwithstanding
         ("grpc.initial_reconnect_backoff_ms", int(first_backoff_s * 1000)),
         ("grpc.max_reconnect_backoff_ms", int(longest_backoff_s * 1000)),

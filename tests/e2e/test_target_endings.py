@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 from grpc import aio
-from serving import PROMPT, Serving, Stream, local, opening, refusal, serving
+from serving import PROMPT, Cable, Serving, Stream, local, opening, refusal, serving
 from toy_serving import ToyTarget, toy_served
 
 from decoding.drafting import Draft
@@ -195,3 +195,20 @@ async def test_a_crash_in_the_model_ends_the_request_and_the_next_one_works(
     await again.send(RunMessage(limit=24))
     assert isinstance((await again.rest())[-1], Finished)
     assert target.open_now == 0
+
+
+async def test_a_client_that_vanishes_without_a_word_frees_its_sequence(
+    vocabulary: Vocabulary, target: ToyTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("target_server.server.KEEPALIVE_MS", 1000)
+    monkeypatch.setattr("target_server.server.KEEPALIVE_TIMEOUT_MS", 1000)
+    async with (
+        serving(toy_served(vocabulary, target)) as running,
+        Cable(running.addresses.grpc) as cable,
+        aio.insecure_channel(cable.address) as channel,
+    ):
+        stream = Stream(services.target_stub(channel))
+        await stream.send(opening(PROMPT, vocabulary.fingerprint))
+        assert isinstance(await stream.answer(), Opened)
+        cable.cut.set()
+        await target.until(lambda: target.open_now == 0)
