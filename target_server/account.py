@@ -79,7 +79,7 @@ class Account:
         self._finished = finished
 
     def settle(self, status: str, error: BaseException | None = None) -> None:
-        """Count and log the request, the first time this is called. `error` is given only where it is not ours."""
+        """Count and log the request, the first time this is called. `error` is given where something broke."""
         if self._settled:
             return
         self._settled = True

@@ -1,6 +1,6 @@
 """The frame around every call: its time, its request id, its errors as statuses, its account settled. No method's work.
 
-An exception that isn't ours becomes INTERNAL with a neutral message, and is traced in the log; the server goes on.
+What breaks becomes INTERNAL with a neutral message, and is traced in the log; the server goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from grpc import aio
 
-from decoding.errors import DeadlineExceeded, SlipstreamError
+from decoding.errors import DeadlineExceeded, SlipstreamError, TargetFailed
 from decoding.traces import trace
 from slipstream.fields import check_request_id
 from slipstream.statuses import to_status
@@ -83,7 +83,8 @@ class Calls:
         except Exception as raised:
             error = DeadlineExceeded(f"the request had {limit:.3f} seconds") if timer.expired() else raised
             status = to_status(error)
-            account.settle(status.code.name, None if isinstance(error, SlipstreamError) else error)
+            unexpected = isinstance(error, TargetFailed) or not isinstance(error, SlipstreamError)
+            account.settle(status.code.name, error if unexpected else None)
             await context.abort(*status)
 
     def _begin(self, context: Context) -> None:

@@ -85,7 +85,7 @@ async def test_a_drawn_seed_is_said_and_replays(running: Serving) -> None:
 
 
 @pytest.mark.parametrize(
-    ("max_tokens", "prompt_tokens", "reason"),
+    ("max_tokens", "most", "reason"),
     [
         (10, PROMPT_TOKENS, FinishReason.TOKEN_LIMIT),  # the prompt limit
         (100, CONTEXT_LENGTH - 100, FinishReason.TOKEN_LIMIT),  # room for the output
@@ -93,10 +93,10 @@ async def test_a_drawn_seed_is_said_and_replays(running: Serving) -> None:
     ],
 )
 async def test_a_long_prefix_is_cut_to_leave_room_for_the_output(
-    running: Serving, max_tokens: int, prompt_tokens: int, reason: FinishReason
+    running: Serving, max_tokens: int, most: int, reason: FinishReason
 ) -> None:
     _, _, finished = await running.complete(asking(prefix="x = 1\n" * 5000, max_tokens=max_tokens))
-    assert finished.statistics.prompt_tokens == prompt_tokens
+    assert most // 2 < finished.statistics.prompt_tokens <= most  # it is cut in steps
     assert finished.reason is reason
 
 
