@@ -73,17 +73,17 @@ class Statistics:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """accepted / judged, which estimates alpha of Leviathan et al. 2023; None where nothing was judged."""
+        """Accepted / judged, which estimates alpha of Leviathan et al. 2023; None where nothing was judged."""
         return self.accepted_tokens / self.judged_tokens if self.judged_tokens else None
 
     @property
     def draft_efficiency(self) -> float | None:
-        """accepted / drafted; None where nothing was drafted."""
+        """Accepted / drafted; None where nothing was drafted."""
         return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens else None
 
     @property
     def tokens_per_step(self) -> float | None:
-        """emitted / verify steps; None where no step ran."""
+        """Emitted / verify steps; None where no step ran."""
         return self.emitted_tokens / self.verify_steps if self.verify_steps else None
 
 
