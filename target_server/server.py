@@ -38,6 +38,9 @@ from target_server.ports import Addresses, listening
 from target_server.service import TargetService
 from target_server.settings import TargetSettings
 
+# Clients may draft with what this server does not have: another table, say.
+CLIENT_DRAFTERS = frozenset({"mix", "lookup", "ngram"})
+
 # Beside decoding calls: health, reflection, descriptions.
 SPARE_CALLS = 64
 
@@ -107,7 +110,7 @@ class TargetServer:
     async def load(self) -> Served:
         """Load the model and serve it. Raises what loading raises."""
         served = self._served = await in_background(self._load, name="slipstream-load")
-        self.metrics.admit_drafters({name for _, name in served.description.drafters})
+        self.metrics.admit_drafters({name for _, name in served.description.drafters} | CLIENT_DRAFTERS)
         self.lifecycle.serve(served)
         await self._set_health(HealthCheckResponse.SERVING)
         return served

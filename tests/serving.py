@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -103,6 +103,13 @@ class Stream:
 
     async def status(self) -> grpc.StatusCode:
         return await asyncio.wait_for(self.call.code(), WAIT_S)
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for what only its effects tell of."""
+    async with asyncio.timeout(WAIT_S):
+        while not holds():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.005)
 
 
 async def refusal(stream: Stream, *messages: OpenMessage | Draft | RunMessage) -> Exception:
