@@ -52,7 +52,9 @@ def load(located: Located, settings: TargetSettings) -> LoadedModel:
     it holds one that the engine can't run.
     """
     from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # it would run into the log
     vocabulary = Vocabulary.load(located.folder)
     device = choose_device(settings.device)
     dtype = choose_dtype(settings.dtype, device)
