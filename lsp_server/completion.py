@@ -98,7 +98,9 @@ class CompletionService:
         description, vocabulary = facts.description, facts.vocabulary
         language = detect(request.language_id, request.path, request.prefix)
         prompt = prompt_tokens(request, language, vocabulary, description)
-        plan = self._plan(request, language, facts)
+        # Beside the event loop, since a language's first request loads its table.
+        drafter = await asyncio.to_thread(facts.registry.for_language, language) if request.drafting else None
+        plan = self._plan(request, language, facts, drafter)
         decode = DecodeRequest(
             prompt=prompt,
             sampling=request.sampling,
@@ -117,12 +119,15 @@ class CompletionService:
             end_of_text=description.end_of_text_ids,
         )
         output = _Output(vocabulary, deliver)
+        making = None
+        if drafter is not None and plan.mode is Mode.EDGE:
+            making = asyncio.create_task(self._drafting(drafter, request, decode, vocabulary))  # while the target opens
         try:
-            drafting = await self._drafting(plan, request, decode, facts)
-            if drafting is None and plan.mode is Mode.EDGE:
-                session.stop_drafting(DraftStop.DRAFTER_FAILED)
             left = request.deadline_s - (self._clock() - start) / 1e9
             async with self._target.open(decode, gate=self.gating.report(plan), timeout_s=left) as verifier:
+                drafting = None if making is None else await making
+                if making is not None and drafting is None:
+                    session.stop_drafting(DraftStop.DRAFTER_FAILED)
                 async with aclosing(speculate(session, drafting, verifier, clock=self._clock)) as chunks:
                     async for chunk in chunks:
                         output.take(chunk, self._clock())
@@ -130,6 +135,8 @@ class CompletionService:
                             session.stop_drafting(DraftStop.GATE)
                 opened = verifier.opened
         finally:
+            if making is not None:
+                making.cancel()
             transitions = self.gating.record(plan, session)
         raw = output.text
         return CompletionResult(
@@ -169,26 +176,23 @@ class CompletionService:
             self._registry = vocabulary, self._make_registry(self._drafts, vocabulary)
         return Facts(description=description, vocabulary=vocabulary, registry=self._registry[1])
 
-    def _plan(self, request: CompletionRequest, language: str, facts: Facts) -> Plan:
+    def _plan(self, request: CompletionRequest, language: str, facts: Facts, drafter: Drafter | None) -> Plan:
         """Who could draft for the request, and whether the gate lets it."""
-        if not request.drafting:
+        if drafter is None:
             return Plan(mode=Mode.PLAIN)
-        own = facts.registry.for_language(language).name
         if request.placement == "server":
-            offered = [name for of, name in facts.description.drafters if of == language]
+            offered = [name for of, name in facts.description.drafters if of in (language, "")]
             if offered:
-                return self.gating.plan(language, own if own in offered else offered[0], Mode.SERVER)
-        return self.gating.plan(language, own, Mode.EDGE)
+                name = drafter.name if drafter.name in offered else offered[0]
+                return self.gating.plan(language, name, Mode.SERVER)
+        return self.gating.plan(language, drafter.name, Mode.EDGE)
 
     async def _drafting(
-        self, plan: Plan, request: CompletionRequest, decode: DecodeRequest, facts: Facts
+        self, drafter: Drafter, request: CompletionRequest, decode: DecodeRequest, vocabulary: Vocabulary
     ) -> DraftSession | None:
-        """The request's drafter at work; None where it doesn't draft here, or its drafter broke."""
-        if plan.mode is not Mode.EDGE:
-            return None
-        encode = facts.vocabulary
-        ahead = encode.encode(request.suffix[: request.buffer_tokens])
-        buffers = [await self._buffers.of(buffer, encode, request.buffer_tokens) for buffer in request.buffers]
+        """A drafter at work on a request; None where it broke."""
+        ahead = vocabulary.encode(request.suffix[: request.buffer_tokens])
+        buffers = [await self._buffers.of(buffer, vocabulary, request.buffer_tokens) for buffer in request.buffers]
         wish = DraftingRequest(
             prompt=decode.prompt,
             language=decode.language,
@@ -196,9 +200,9 @@ class CompletionService:
             buffers=tuple(tokens for tokens in (ahead, *buffers) if tokens),
         )
         try:
-            return facts.registry.for_language(decode.language).open(wish)
+            return await asyncio.to_thread(drafter.open, wish)  # it may index some ten thousand tokens
         except Exception as error:  # a drafter may only ever cost speed
-            log.warning("drafter dropped", request=request.request_id, drafter=plan.drafter, trace=trace(error))
+            log.warning("drafter dropped", request=request.request_id, drafter=drafter.name, trace=trace(error))
             return None
 
 

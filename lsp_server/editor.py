@@ -171,7 +171,7 @@ class Editor:
         except Exception as error:  # whatever breaks, the editor gets its empty answer
             line.error("completion", outcome="failed", trace=trace(error))
         else:
-            _log(line, result, "complete" if result.text else "empty")
+            line.info("completion", outcome="complete" if result.text else "empty", **result.log_fields())
             if settings.stream:
                 self._notify(notifications.COMPLETED, notifications.completed(result, place))
             return result
@@ -236,24 +236,3 @@ def _note_silence(document: Document, *, before: Silence | None) -> None:
     """One line when a document stops getting suggestions; its name and text stay unsaid."""
     if document.silence is not None and document.silence is not before:
         log.info("no suggestions in document", reason=document.silence.value, bytes=document.size)
-
-
-def _log(line: Any, result: CompletionResult, outcome: str) -> None:
-    counts = result.statistics
-    line.info(
-        "completion",
-        outcome=outcome,
-        language=result.language,
-        drafter=result.drafter,
-        mode=result.mode.value,
-        finish=None if result.finish is None else result.finish.value,
-        prompt=counts.prompt_tokens,
-        cached=counts.cached_tokens,
-        drafted=counts.drafted_tokens,
-        judged=counts.judged_tokens,
-        accepted=counts.accepted_tokens,
-        emitted=counts.emitted_tokens,
-        verify_steps=counts.verify_steps,
-        first_token_ms=None if result.first_token_ms is None else round(result.first_token_ms, 1),
-        total_ms=round(result.total_ms, 1),
-    )

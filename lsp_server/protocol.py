@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from functools import cache
 from typing import Any, Protocol
 
 import structlog
+from cattrs import Converter
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams, JsonRpcParseError
 from pygls.lsp.server import LanguageServer
@@ -81,13 +83,20 @@ class EditorProtocol(LanguageServerProtocol):
         return tasks
 
 
+@cache
+def _converter() -> Converter:
+    """Shared by all connections: making one takes longer than serving many a request."""
+    converter: Converter = default_converter()  # type: ignore[no-untyped-call]
+    return converter
+
+
 class EditorServer(LanguageServer):
     """A pygls server that shows no dialogs: what goes wrong is logged, by type and place."""
 
     protocol: EditorProtocol
 
     def __init__(self, name: str, version: str) -> None:
-        super().__init__(name, version, protocol_cls=EditorProtocol, converter_factory=default_converter)
+        super().__init__(name, version, protocol_cls=EditorProtocol, converter_factory=_converter)
 
     def report_server_error(self, error: Exception, source: object) -> None:
         log.error("handler failed", source=getattr(source, "__name__", "?"), trace=trace(error))

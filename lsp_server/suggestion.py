@@ -96,3 +96,22 @@ class CompletionResult:
     noise_version: str
     first_token_ms: float | None
     total_ms: float
+
+    def log_fields(self) -> dict[str, object]:
+        """What a log may hold of it: names, counts and times; no text, no token ids."""
+        counts = self.statistics
+        return {
+            "language": self.language,
+            "drafter": self.drafter,
+            "mode": self.mode.value,
+            "finish": None if self.finish is None else self.finish.value,
+            "prompt": counts.prompt_tokens,
+            "cached": counts.cached_tokens,
+            "drafted": counts.drafted_tokens,
+            "judged": counts.judged_tokens,
+            "accepted": counts.accepted_tokens,
+            "emitted": counts.emitted_tokens,
+            "verify_steps": counts.verify_steps,
+            "first_token_ms": None if self.first_token_ms is None else round(self.first_token_ms, 1),
+            "total_ms": round(self.total_ms, 1),
+        }

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.client import BaseLanguageClient
+from pygls.protocol import default_converter
 
 URI = "file:///work/example.py"
+
+
+_converter = cache(default_converter)  # making one takes longer than most tests
 
 
 class Client(BaseLanguageClient):
     """Notifications of ours are kept in `told`, log messages in `logged`, dialogs in `shown`."""
 
     def __init__(self) -> None:
-        super().__init__("test", "1")
+        super().__init__("test", "1", converter_factory=_converter)
         self.told: list[tuple[str, Any]] = []
         self.logged: list[str] = []
         self.shown: list[str] = []
