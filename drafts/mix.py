@@ -46,6 +46,7 @@ class GuessingSession:
         self._position += len(tokens)
 
     def propose(self, limit: int) -> Draft:
+        """At most `limit` tokens; deterministic, and without effect on later drafts."""
         drafted: list[Guess] = []
         ahead: list[int] = []
         while len(drafted) < limit:
