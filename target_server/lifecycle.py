@@ -43,7 +43,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self._served: Served | None = None
         self._draining = False
-        self._open_calls = 0
+        self.open_calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -69,13 +69,13 @@ class Lifecycle:
         return self._served
 
     def call_began(self) -> None:
-        self._open_calls += 1
+        self.open_calls += 1
         self._idle.clear()
 
     def call_ended(self) -> None:
         """Its status has been sent, or its client has gone."""
-        self._open_calls -= 1
-        if not self._open_calls:
+        self.open_calls -= 1
+        if not self.open_calls:
             self._idle.set()
 
     async def idle(self) -> None:

@@ -26,6 +26,7 @@ from grpc_reflection.v1alpha import reflection
 from decoding.errors import InvalidSetting
 from decoding.gate import GateBook, GateReason, GateRules, GateState
 from drafts.languages import KNOWN_LANGUAGES, PLAINTEXT
+from drafts.settings import KINDS
 from slipstream import services
 from slipstream.channels import server_options
 from target_server.background import in_background
@@ -39,10 +40,12 @@ from target_server.service import TargetService
 from target_server.settings import TargetSettings
 
 # Clients may draft with what this server does not have: another table, say.
-CLIENT_DRAFTERS = frozenset({"mix", "lookup", "ngram"})
+CLIENT_DRAFTERS = frozenset(KINDS) - {"none"}
 
 # Beside decoding calls: health, reflection, descriptions.
 SPARE_CALLS = 64
+
+HTTP_CONNECTIONS = 64
 
 # A client that vanished without a word is noticed within these, and its sequence freed.
 KEEPALIVE_MS = 20_000
@@ -84,7 +87,14 @@ class TargetServer:
         reflection.enable_server_reflection((*named, reflection.SERVICE_NAME), self._grpc)
         pages = build_pages(self.metrics, state=lambda: self.lifecycle.state)
         self._http = _Pages(
-            uvicorn.Config(pages, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+            uvicorn.Config(
+                pages,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                limit_concurrency=HTTP_CONNECTIONS,
+                timeout_graceful_shutdown=1,
+            )
         )
         self._http_task: asyncio.Task[None] | None = None
 

@@ -10,15 +10,19 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from serving import PROMPT, Serving, Stream, local, opening, refusal, serving
+from serving import PROMPT, Serving, Stream, eventually, local, opening, refusal, serving
 from toy_serving import ToyTarget, toy_served
 
 from decoding.errors import TargetUnavailable
+from decoding.gate import GateRules
 from decoding.stopping import StopRules
 from decoding.verdict import Finished
 from drafts.vocabulary import Vocabulary
 from slipstream import services, wire
 from slipstream.opening import RunMessage
+from target_server.errors import ModelUnavailable
+from target_server.lifecycle import Served
+from target_server.server import SPARE_CALLS, serve
 
 
 async def test_while_loading_calls_are_unavailable_and_health_says_so(
@@ -95,3 +99,26 @@ async def test_draining_ends_what_does_not_end_in_time(vocabulary: Vocabulary, t
         with pytest.raises(aio.AioRpcError):
             await stream.rest()
         assert target.open_now == 0
+
+
+async def test_calls_that_never_say_anything_are_bounded(vocabulary: Vocabulary, target: ToyTarget) -> None:
+    async with serving(toy_served(vocabulary, target), settings=local(sessions=1, queued_requests=0)) as running:
+        silent = [Stream(running.target) for _ in range(1 + SPARE_CALLS)]
+        for stream in silent:
+            await stream.call.wait_for_connection()
+        await eventually(lambda: running.server.lifecycle.open_calls == len(silent))
+        with pytest.raises(aio.AioRpcError) as raised:
+            await running.target.Describe(wire.describe_request())
+        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        for stream in silent:
+            stream.call.cancel()
+        await eventually(lambda: running.server.lifecycle.open_calls == 0)
+        await running.target.Describe(wire.describe_request())
+
+
+async def test_a_model_that_can_not_be_loaded_ends_the_server_with_its_error() -> None:
+    def missing() -> Served:
+        raise ModelUnavailable("the default model has not been fetched", remedy="fetch it")
+
+    with pytest.raises(ModelUnavailable, match="has not been fetched; fetch it"):
+        await serve(local(), GateRules(), load=missing)
