@@ -31,6 +31,8 @@ from slipstream.opening import GateReport
 
 log = structlog.get_logger()
 
+NO_DRAFTER = "none"  # the name of the one that stands where settings want no drafting
+
 
 class EditorTarget(Protocol):
     """A target as the editor's side uses it; `target_client.TargetClient`, or one in process."""
@@ -178,10 +180,10 @@ class CompletionService:
 
     def _plan(self, request: CompletionRequest, language: str, facts: Facts, drafter: Drafter | None) -> Plan:
         """Who could draft for the request, and whether the gate lets it."""
-        if drafter is None:
+        if drafter is None or drafter.name == NO_DRAFTER:
             return Plan(mode=Mode.PLAIN)
         if request.placement == "server":
-            offered = [name for of, name in facts.description.drafters if of in (language, "")]
+            offered = [name for of, name in facts.description.drafters if of == language]
             if offered:
                 name = drafter.name if drafter.name in offered else offered[0]
                 return self.gating.plan(language, name, Mode.SERVER)
