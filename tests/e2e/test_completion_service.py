@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 from grpc import aio
-from serving import Serving, serving
+from serving import Serving, eventually, serving
 from toy_serving import CONTEXT_LENGTH, PROMPT_TOKENS, ToyDrafter, ToyTarget, toy_served
 
 from decoding.errors import InvalidSetting
@@ -153,7 +153,7 @@ async def test_a_client_that_goes_away_frees_the_sequence(running: Serving, targ
     await target.until(lambda: target.open_now == 0)
     permits.release()
     assert target.steps == 2
-    assert running.total("errors_total", status="CANCELLED") == 1
+    await eventually(lambda: running.total("errors_total", status="CANCELLED") == 1)
     assert running.total("verify_steps_total") == 2
 
 
