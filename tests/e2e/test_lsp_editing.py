@@ -17,6 +17,7 @@ from decoding.errors import TargetFailed, TargetUnavailable
 from decoding.session import Mode
 from decoding.stopping import FinishReason
 from decoding.verdict import Statistics
+from lsp_server.errors import AddressUnavailable
 from lsp_server.server import serve_tcp
 from lsp_server.settings import LspSettings
 from lsp_server.suggestion import CompletionRequest, CompletionResult, Piece, Progress
@@ -427,3 +428,8 @@ async def test_a_message_over_the_limit_is_skipped() -> None:
         assert await client.ask(0, 0, uri="file:///large.py") == []
         assert len(await client.ask(0, 5)) == 1
         assert len(bench.lines("message skipped")) == 1
+
+
+async def test_a_taken_port_is_said_with_what_to_do(bench: Bench) -> None:
+    with pytest.raises(AddressUnavailable, match=f"127.0.0.1:{bench.port} .* --port"):
+        await serve_tcp(LspSettings(port=bench.port), lambda _: bench.script)

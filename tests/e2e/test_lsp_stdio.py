@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,20 +17,10 @@ from lsprotocol import types
 from serving import Serving, local, serving
 from toy_serving import ToyTarget, toy_served
 
-from drafts.vocabulary import Vocabulary
-
-SERVE = """
-import json, sys
-from pathlib import Path
-from cli.logs import LogSettings, configure
-from decoding.rules import GateRules
 from drafts.settings import DraftSettings
-from lsp_server.server import run_stdio
-from lsp_server.settings import LspSettings
-configure(LogSettings(format="json", level="debug"))
-settings = LspSettings(**json.loads(sys.argv[1]))
-sys.exit(run_stdio(settings, drafts=DraftSettings(), gate=GateRules(), cache_folder=Path(sys.argv[2])))
-"""
+from drafts.vocabulary import Vocabulary
+from target_server.loading import load
+
 CANARY = "canary_4711"
 CODE = f"def {CANARY}(values):\n    total = 0\n    for value in values:\n        total += value\n    return "
 END = (4, 11)
@@ -43,7 +34,11 @@ class Running(Client):
     errors: asyncio.Task[bytes]
 
     async def start(self, settings: dict[str, Any], cache: Path) -> None:
-        await self.start_io(sys.executable, "-c", SERVE, json.dumps(settings), str(cache))
+        config = cache / "slipstream.toml"
+        lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
+        config.write_text("\n".join(("[log]", 'format = "json"', 'level = "debug"', "[lsp]", *lines)))
+        environment = os.environ | {"SLIPSTREAM_CACHE": str(cache)}
+        await self.start_io(sys.executable, "-m", "cli", "lsp", "--config", str(config), env=environment)
         assert self._server is not None
         assert self._server.stderr is not None
         self.process = self._server
@@ -227,3 +222,28 @@ async def test_sigterm_ends_the_server_though_its_input_is_open(tmp_path: Path) 
         await editor.begin()
         editor.process.terminate()
         assert await editor.code() == 0
+
+
+async def test_a_real_models_suggestions_are_the_same_drafted_and_plain(
+    tmp_path: Path, tiny_model_folder: Path
+) -> None:
+    settings = local(model=str(tiny_model_folder), context_tokens=256, prompt_tokens=160, sessions=2, threads=1)
+    served = await asyncio.to_thread(load, settings, DraftSettings(), cache_folder=tmp_path)
+    async with (
+        serving(served, settings=settings) as running,
+        editing(tmp_path, target=address(running), max_tokens=48) as editor,
+    ):
+        await editor.begin({"stream": True})
+        editor.open(CODE)
+        for temperature in (0, 0.8):
+            told = []
+            for drafting in (True, False):
+                options = {"temperature": temperature, "drafting": drafting}
+                editor.workspace_did_change_configuration(types.DidChangeConfigurationParams({"slipstream": options}))
+                await editor.ask(*END)
+                told.append(editor.told[-1][1])
+            drafted, plain = told
+            assert (drafted.mode, plain.mode) == ("edge", "plain")
+            assert drafted.tokens == plain.tokens
+            assert drafted.text == plain.text
+            assert drafted.statistics.verifySteps <= plain.statistics.verifySteps
