@@ -53,6 +53,7 @@ class Editor:
         self._notify = notify
         self._name = name
         self._count = 0
+        self._away = False
         self._documents = Documents(
             limit=settings.max_open_documents, max_bytes=settings.max_document_bytes, private=settings.private
         )
@@ -101,6 +102,7 @@ class Editor:
         """The suggestion at a position: one item, or none. Raises only CancelledError, when the editor cancels."""
         nothing = types.InlineCompletionList(items=[])
         uri = params.text_document.uri
+        self._cancel(uri)
         document = self._documents.get(uri)
         if document is None or document.silence is not None:
             return nothing
@@ -111,7 +113,6 @@ class Editor:
             return nothing
         if not window.prefix.strip():
             return nothing  # nothing to go by
-        self._cancel(uri)
         version = document.version
         task = asyncio.create_task(self._run(document, window, message_id))
         self._running[uri] = task
@@ -164,13 +165,16 @@ class Editor:
         except asyncio.CancelledError:
             line.info("completion", outcome="cancelled")
             raise
-        except TargetUnavailable:
-            line.debug("completion", outcome="target unavailable")  # its client has said so, once for the outage
+        except TargetUnavailable as error:
+            say = line.debug if self._away else line.info  # once, until it is back
+            say("completion", outcome="target unavailable", problem=str(error))
+            self._away = True
         except SlipstreamError as error:
             line.warning("completion", outcome=type(error).__name__, problem=str(error))
         except Exception as error:  # whatever breaks, the editor gets its empty answer
             line.error("completion", outcome="failed", trace=trace(error))
         else:
+            self._away = False
             line.info("completion", outcome="complete" if result.text else "empty", **result.log_fields())
             if settings.stream:
                 self._notify(notifications.COMPLETED, notifications.completed(result, place))

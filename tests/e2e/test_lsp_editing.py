@@ -430,6 +430,18 @@ async def test_a_message_over_the_limit_is_skipped() -> None:
         assert len(bench.lines("message skipped")) == 1
 
 
+async def test_an_outage_is_one_line(bench: Bench, editor: Client) -> None:
+    editor.open("a = 1\n")
+    for _ in range(2):
+        bench.script.answer = TargetUnavailable("loading")
+        for _ in range(3):
+            assert await editor.ask(0, 5) == []
+        bench.script.answer = "pass"
+        await editor.ask(0, 5)
+    levels = [line["log_level"] for line in bench.lines("completion")]
+    assert levels == ["info", "debug", "debug", "info"] * 2
+
+
 async def test_a_taken_port_is_said_with_what_to_do(bench: Bench) -> None:
     with pytest.raises(AddressUnavailable, match=f"127.0.0.1:{bench.port} .* --port"):
         await serve_tcp(LspSettings(port=bench.port), lambda _: bench.script)
