@@ -20,7 +20,7 @@ from lsp_server.notifications import COMPLETED, TOKENS
 from lsp_server.suggestion import Piece
 
 ANSWER_TIMEOUT_S = 300.0
-_KEPT_LOG_LINES = 40
+_KEPT_LOG_LINES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,26 +47,26 @@ class Suggestion:
 
 
 class EditorClient:
-    """One editor window. Begin it with `editing`; one request at a time."""
+    """One editor window. Begin it with `editing`; one request at a time. `words`: what the server said last."""
 
-    def __init__(self, client: LanguageClient) -> None:
+    def __init__(self, client: LanguageClient, words: Sequence[str]) -> None:
         self._client = client
+        self._words = words
         self._version = 0
         self._pieces: list[Piece] = []
         self._first_at = 0.0
         self._completed: Any = None
         self._show: Callable[[Sequence[Piece]], None] = lambda _: None
 
-        client.feature(TOKENS)(self._take_tokens)
-        client.feature(COMPLETED)(self._take_completed)
+        @client.feature(TOKENS)  # type: ignore[untyped-decorator]  # which takes functions only, no methods
+        def tokens(params: Any) -> None:
+            self._first_at = self._first_at or time.perf_counter()
+            self._pieces += [Piece(token=piece.token, source=piece.source, text=piece.text) for piece in params.pieces]
+            self._show(self._pieces)
 
-    def _take_tokens(self, params: Any) -> None:
-        self._first_at = self._first_at or time.perf_counter()
-        self._pieces += [Piece(token=piece.token, source=piece.source, text=piece.text) for piece in params.pieces]
-        self._show(self._pieces)
-
-    def _take_completed(self, params: Any) -> None:
-        self._completed = params
+        @client.feature(COMPLETED)  # type: ignore[untyped-decorator]
+        def completed(params: Any) -> None:
+            self._completed = params
 
     def configure(self, **settings: object) -> None:
         """Change what an editor may change of the server's settings."""
@@ -110,7 +110,7 @@ class EditorClient:
     def _suggestion(self, scene: Scene, answer: Any, *, start: float, end: float) -> Suggestion:
         done = self._completed
         if done is None:
-            raise EvaluationFailed(f"{scene.name}: the server completed nothing")
+            raise EvaluationFailed("\n".join((f"{scene.name}: the server completed nothing. Its log:", *self._words)))
         items = answer.items if isinstance(answer, types.InlineCompletionList) else answer or ()
         counts = done.statistics
         return Suggestion(
@@ -138,10 +138,10 @@ async def editing(command: Sequence[str], options: Mapping[str, object]) -> Asyn
     Raises EvaluationFailed, with the server's last words, where it ends before it is told to.
     """
     client = LanguageClient("slipstream-demo", version("slipstream-completion"))
-    editor = EditorClient(client)
+    words: deque[str] = deque(maxlen=_KEPT_LOG_LINES)
+    editor = EditorClient(client, words)
     await client.start_io(*command)
     process: asyncio.subprocess.Process = client._server  # type: ignore[assignment]  # noqa: SLF001 - it has no accessor
-    words: deque[str] = deque(maxlen=_KEPT_LOG_LINES)
     listening = asyncio.create_task(_listen(process.stderr, words))
     try:
         await client.initialize_async(

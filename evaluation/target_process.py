@@ -13,7 +13,7 @@ from evaluation.errors import EvaluationFailed
 
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
-_KEPT_LOG_LINES = 40
+_KEPT_LOG_LINES = 10
 
 
 @asynccontextmanager
