@@ -47,7 +47,7 @@ class Engine:
     drafting: gives a session of the drafter (language, name) for a request, None where there is none; used by `run`.
     clock: seconds, monotonic.
 
-    Building it allocates the KV cache and takes about a second. Raises BudgetExceeded and UnsupportedModel.
+    Building it allocates the KV cache and takes a moment. Raises BudgetExceeded.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Engine:
         )
         self._model = Model(
             loaded.hf,
-            name=loaded.name,
+            loaded.layers,
             shape=StepShape(
                 block_rows=settings.block_rows,
                 prefill_rows=settings.prefill_rows,

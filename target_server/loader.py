@@ -12,10 +12,12 @@ from typing import Any
 
 import structlog
 import torch
+from safetensors import SafetensorError
 
 from drafts.vocabulary import Vocabulary
 from target_server.errors import ModelUnavailable, UnsupportedModel
-from target_server.model import use_attention
+from target_server.kv_cache import LayerShape
+from target_server.model import adopt
 from target_server.packing import pack_linears
 from target_server.settings import TargetSettings
 from target_server.store import Located
@@ -29,7 +31,7 @@ class LoadedModel:
 
     name: what it was asked for by; a path is cut to its last part.
     revision: the hub's commit, or a digest of the configuration and the sizes of the weight files.
-    hf: the transformers module.
+    hf: the transformers module; layers: what each of its attention layers stores for a token.
     vocabulary_size: rows of the logits, padding included; `vocabulary.size` is without.
     context_tokens: that the model was made for.
     dtype: "float32", "bfloat16" or "float16"; device: "cpu", "cuda:0" …
@@ -38,6 +40,7 @@ class LoadedModel:
     name: str
     revision: str
     hf: Any
+    layers: tuple[LayerShape, ...]
     vocabulary: Vocabulary
     vocabulary_size: int
     context_tokens: int
@@ -58,25 +61,31 @@ def load(located: Located, settings: TargetSettings) -> LoadedModel:
     vocabulary = Vocabulary.load(located.folder)
     device = choose_device(settings.device)
     dtype = choose_dtype(settings.dtype, device)
+    read: Any = AutoModelForCausalLM.from_pretrained  # its annotations leave out the pair that it answers here
     try:
-        hf: Any = AutoModelForCausalLM.from_pretrained(located.folder, dtype=dtype, local_files_only=True)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        hf, found = read(located.folder, dtype=dtype, local_files_only=True, output_loading_info=True)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelUnavailable(
             f"{located.name} can't be loaded as a causal language model ({_first_line(error)})",
             remedy="check that its folder holds config.json and complete weights of an architecture transformers knows",
         ) from error
+    if found["missing_keys"]:  # transformers would go on with random ones
+        raise ModelUnavailable(
+            f"{located.name} lacks {len(found['missing_keys'])} of its weights", remedy="fetch or copy its folder again"
+        )
     hf = hf.to(device).eval().requires_grad_(False)
     config = hf.config.get_text_config()
     context_tokens = getattr(config, "max_position_embeddings", None)
     if not isinstance(context_tokens, int):
         raise UnsupportedModel(located.name, "its configuration states no max_position_embeddings")
-    use_attention(hf, name=located.name)
+    layers = adopt(hf, name=located.name)
     packed = pack_linears(hf, rows=settings.block_rows)
     log.info("model loaded", model=located.name, dtype=_name(dtype), device=str(device), packed_layers=packed)
     return LoadedModel(
         name=located.name,
         revision=located.revision or _digest(located.folder),
         hf=hf,
+        layers=layers,
         vocabulary=vocabulary,
         vocabulary_size=hf.get_output_embeddings().out_features,
         context_tokens=context_tokens,

@@ -23,6 +23,7 @@ from target_server.kv_cache import KVCache, LayerShape
 
 PADDING = 0
 PROBE_TOKENS = 8
+TOLERANCE, COARSE_TOLERANCE = 1e-3, 5e-2  # relative; the coarse one for half precision
 # Rotary embeddings whose angles depend on the length of the pass, so that a token's key depends on what comes after it.
 LENGTH_DEPENDENT_ROPE = frozenset({"dynamic", "longrope"})
 
@@ -40,18 +41,15 @@ class StepShape:
 class Model:
     """A causal LM over a KV cache of its own.
 
-    hf: a transformers causal LM in eval mode, its attention implementation `attention.IMPLEMENTATION`.
-    kv_cache_bytes: hard budget of the cache.
-
-    Raises UnsupportedModel for a model that this attention can't run; BudgetExceeded where the cache doesn't fit.
+    hf: a transformers causal LM in eval mode, and `layers` what `adopt` found in it.
+    kv_cache_bytes: hard budget of the cache. Raises BudgetExceeded where it doesn't fit.
     """
 
-    def __init__(self, hf: Any, *, name: str, shape: StepShape, kv_cache_bytes: int) -> None:
+    def __init__(self, hf: Any, layers: Sequence[LayerShape], *, shape: StepShape, kv_cache_bytes: int) -> None:
         self._hf = hf
         self._decoder = getattr(hf, hf.base_model_prefix)
         self._device: torch.device = hf.device
         self.shape = shape
-        layers = probe(hf, name=name)
         self.cache = KVCache(
             layers,
             slots=shape.slots,
@@ -96,41 +94,34 @@ class Model:
 
 
 @torch.inference_mode()
-def probe(hf: Any, *, name: str) -> tuple[LayerShape, ...]:
-    """What each attention layer stores for a token, found by running a few. Raises UnsupportedModel."""
+def adopt(hf: Any, *, name: str) -> tuple[LayerShape, ...]:
+    """Switch a model to the engine's attention; answers what each of its layers stores for a token.
+
+    A few tokens are run under transformers' plain ("eager") attention and under this one. Raises UnsupportedModel
+    where logits differ, where layers are not attention, or where keys depend on the length of the text.
+    """
     config = hf.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
     if kinds & LENGTH_DEPENDENT_ROPE:
         raise UnsupportedModel(name, "its rotary embedding depends on the length of the text")
+
+    attention.register()
+    tokens = torch.arange(1, PROBE_TOKENS + 1, device=hf.device)[None]
     noted = ProbePass()
     try:
-        hf(input_ids=torch.arange(PROBE_TOKENS, device=hf.device)[None], use_cache=False, slipstream=noted)
-    except TypeError as error:
-        raise UnsupportedModel(name, "its forward pass takes no attention arguments") from error
+        hf.set_attn_implementation("eager")
+        expected = hf(input_ids=tokens, use_cache=False).logits.double()
+        hf.set_attn_implementation(attention.IMPLEMENTATION)
+        found = hf(input_ids=tokens, use_cache=False, slipstream=noted).logits.double()
+    except (TypeError, ValueError, KeyError) as error:
+        raise UnsupportedModel(name, f"its attention can't be replaced ({type(error).__name__})") from error
     if sorted(noted.layers) != list(range(config.num_hidden_layers)):
         raise UnsupportedModel(
             name, f"{len(noted.layers)} of its {config.num_hidden_layers} layers are standard attention"
         )
-    return tuple(noted.layers[index] for index in range(len(noted.layers)))
-
-
-def use_attention(hf: Any, *, name: str) -> None:
-    """Switch a model to the engine's attention, and make sure that it computes what the model's own does.
-
-    Compared on a few tokens against transformers' plain ("eager") attention. Raises UnsupportedModel.
-    """
-    attention.register()
-    tokens = torch.arange(PROBE_TOKENS, device=hf.device)[None] + 1
-    try:
-        with torch.inference_mode():
-            hf.set_attn_implementation("eager")
-            expected = hf(input_ids=tokens, use_cache=False).logits.double()
-            hf.set_attn_implementation(attention.IMPLEMENTATION)
-            found = hf(input_ids=tokens, use_cache=False, slipstream=ProbePass()).logits.double()
-    except (TypeError, ValueError, KeyError) as error:
-        raise UnsupportedModel(name, f"its attention can't be replaced ({type(error).__name__})") from error
     difference = float((found - expected).norm() / expected.norm())
-    tolerance = 1e-3 if hf.dtype == torch.float32 else 5e-2
+    tolerance = TOLERANCE if hf.dtype == torch.float32 else COARSE_TOLERANCE
     if not difference <= tolerance:
         raise UnsupportedModel(name, f"its logits are off by {difference:.2g} of their size under this attention")
+    return tuple(noted.layers[index] for index in range(len(noted.layers)))
