@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tiny_models import save_tiny_model
+
+if TYPE_CHECKING:
+    from target_server.loader import LoadedModel
 
 
 @pytest.fixture(scope="session")
 def tiny_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A 2-layer random Llama (512 tokens in vocabulary and in context) and its tokenizer. Don't write into it."""
     return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_loaded(tiny_model_folder: Path) -> LoadedModel:
+    """The tiny model in memory, for engines in this process; one engine at a time may run it."""
+    from engines import SMALL
+
+    from target_server.loader import load
+    from target_server.store import locate
+
+    return load(locate(str(tiny_model_folder), tiny_model_folder), SMALL)

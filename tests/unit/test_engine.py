@@ -1,0 +1,340 @@
+"""The engine on a tiny model: limits, failures, cancellation, turns."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from engines import decode_plainly, decode_with, plain_draft, request_for, settings, tokens_of
+
+from decoding.drafting import Draft, DraftingRequest
+from decoding.errors import (
+    ContractViolation,
+    DeadlineExceeded,
+    InvalidSetting,
+    LimitExceeded,
+    Mismatch,
+    StalePosition,
+    TargetFailed,
+)
+from decoding.sampling import SamplingConfig
+from decoding.verdict import DecodeRequest, FinishReason
+from target_server.engine import Engine
+from target_server.errors import BudgetExceeded
+from target_server.loader import LoadedModel
+
+PROMPT = tuple(range(1, 41))
+
+
+@pytest.fixture
+async def engine(tiny_loaded: LoadedModel) -> AsyncIterator[Engine]:
+    engine = Engine(tiny_loaded, settings())
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def request_(tiny_loaded: LoadedModel) -> DecodeRequest:
+    return request_for(tiny_loaded, PROMPT, max_tokens=16)
+
+
+async def until_free(engine: Engine, slots: int) -> None:
+    async with asyncio.timeout(30):
+        while engine.free_slots < slots:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+class Held:
+    """Wraps a step so that it waits in the device thread until it is let go."""
+
+    def __init__(self, step: Any) -> None:
+        self.step, self.calls = step, 0
+        self.entered, self.let_go = threading.Event(), threading.Event()
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.calls += 1
+        self.entered.set()
+        assert self.let_go.wait(30)
+        return self.step(*arguments)
+
+
+async def test_greedy_output_is_transformers_own(tiny_loaded: LoadedModel, engine: Engine, tiny_model_folder) -> None:
+    from transformers import AutoModelForCausalLM
+
+    reference = AutoModelForCausalLM.from_pretrained(tiny_model_folder)
+    for prompt in (PROMPT, (7,), tuple(range(300, 200, -1))):
+        generated = reference.generate(torch.tensor([prompt]), max_new_tokens=48, do_sample=False)
+        verdicts, finished = await decode_plainly(engine, request_for(tiny_loaded, prompt, max_tokens=48))
+        assert tokens_of(verdicts) == generated[0, len(prompt) :].tolist()
+        assert finished.statistics.prompt_tokens == len(prompt)
+
+
+async def test_log_probabilities_are_the_models(
+    tiny_loaded: LoadedModel, engine: Engine, request_, tiny_model_folder
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    reference = AutoModelForCausalLM.from_pretrained(tiny_model_folder)
+    verdicts, _ = await decode_plainly(engine, request_)
+    output = tokens_of(verdicts)
+    with torch.inference_mode():
+        logits = reference(torch.tensor([[*PROMPT, *output]])).logits[0, len(PROMPT) - 1 : -1].double()
+    expected = logits.log_softmax(-1).gather(1, torch.tensor(output)[:, None])[:, 0]
+    found = torch.tensor([value for verdict in verdicts for value in verdict.log_probabilities], dtype=torch.float64)
+    assert torch.allclose(found, expected, atol=1e-4)
+
+
+async def test_finished_counts_what_happened(engine: Engine, request_) -> None:
+    known = tokens_of((await decode_plainly(engine, request_))[0])
+    verdicts, finished = await decode_with(engine, request_, lambda n: known[n : n + 3])
+    statistics = finished.statistics
+    assert finished.reason is FinishReason.TOKEN_LIMIT
+    assert statistics.verify_steps == len(verdicts) == 4
+    assert statistics.emitted_tokens == 16
+    assert statistics.accepted_tokens == sum(verdict.accepted for verdict in verdicts) == 12
+    assert 0 < finished.first_token_us <= finished.total_us
+    assert all(verdict.verify_us > 0 for verdict in verdicts)
+    assert finished.queue_us >= sum(verdict.queue_us for verdict in verdicts)
+
+
+async def test_wrong_requests_are_refused(tiny_loaded: LoadedModel, engine: Engine, request_) -> None:
+    async def opening(request: DecodeRequest) -> None:
+        async with engine.open(request):
+            pass
+
+    with pytest.raises(Mismatch, match="tokenizer"):
+        await opening(replace(request_, tokenizer_fingerprint="0" * 64))
+    with pytest.raises(LimitExceeded, match="160 tokens, got 161"):
+        await opening(replace(request_, prompt=(1,) * 161))
+    with pytest.raises(InvalidSetting, match="prompt"):
+        await opening(replace(request_, prompt=()))
+    with pytest.raises(InvalidSetting, match="prompt"):
+        await opening(replace(request_, prompt=(tiny_loaded.vocabulary_size,)))
+    assert engine.free_slots == 2
+
+
+async def test_wrong_drafts_are_refused_and_the_sequence_goes_on(engine: Engine, request_) -> None:
+    async with engine.open(request_) as sequence:
+        with pytest.raises(StalePosition, match="expected 40, got 41"):
+            await sequence.verify(plain_draft(request_, 1))
+        with pytest.raises(LimitExceeded, match="7 tokens, got 8"):
+            await sequence.verify(plain_draft(request_, tokens=(1,) * 8))
+        with pytest.raises(Mismatch, match="sampling"):
+            await sequence.verify(Draft(position=40, tokens=(1,), sampling_fingerprint="0" * 16))
+        with pytest.raises(InvalidSetting, match="ids"):
+            await sequence.verify(plain_draft(request_, tokens=(512,)))
+        assert len((await sequence.verify(plain_draft(request_))).tokens) == 1
+        first = asyncio.create_task(sequence.verify(plain_draft(request_, 1)))
+        await asyncio.sleep(0)
+        with pytest.raises(ContractViolation, match="before the verdict"):
+            await sequence.verify(plain_draft(request_, 1))
+        await first
+        await sequence.finish()
+        with pytest.raises(ContractViolation):
+            await sequence.verify(plain_draft(request_, 2))
+
+
+async def test_slot_is_freed_within_one_step_of_a_cancel_and_not_before_the_step_ends(engine: Engine, request_) -> None:
+    held = Held(engine._model.decode)
+    engine._model.decode = held
+
+    async def decode() -> None:
+        async with engine.open(request_) as sequence:
+            async for _ in sequence.run(16):
+                pass
+
+    task = asyncio.create_task(decode())
+    assert await asyncio.to_thread(held.entered.wait, 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert engine.free_slots == 1  # the step still writes to its slot
+    held.let_go.set()
+    await until_free(engine, 2)
+    assert held.calls == 1
+
+
+async def test_cancel_before_the_turn_runs_no_step(engine: Engine, request_) -> None:
+    held = Held(engine._model.prefill)
+    engine._model.prefill = held
+    async with engine.open(request_):  # its prefill holds the device
+        assert await asyncio.to_thread(held.entered.wait, 30)
+        async with engine.open(request_) as second:
+            task = asyncio.create_task(second.verify(plain_draft(request_)))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert engine.free_slots == 1  # freed at once: its own prefill never began
+        held.let_go.set()
+    await until_free(engine, 2)
+    assert held.calls == 1
+
+
+async def test_crash_fails_one_request_only(engine: Engine, request_) -> None:
+    before = tokens_of((await decode_plainly(engine, request_))[0])
+    decode = engine._model.decode
+
+    def crash_in_slot(slot: int, start: int, tokens: Sequence[int]) -> torch.Tensor:
+        if slot == broken_slot:
+            raise RuntimeError("out of memory at 'secret source'")
+        return decode(slot, start, tokens)
+
+    async with engine.open(request_) as broken, engine.open(request_) as sound:
+        broken_slot = broken._lease.slot
+        engine._model.decode = crash_in_slot
+        for _ in range(2):  # asked again, it says the same
+            with pytest.raises(TargetFailed, match="RuntimeError") as failure:
+                await broken.verify(plain_draft(request_))
+            assert "secret" not in str(failure.value)
+        assert tokens_of([verdict async for verdict in sound.run(16)]) == before
+    engine._model.decode = decode
+    await until_free(engine, 2)
+    assert tokens_of((await decode_plainly(engine, request_))[0]) == before
+
+
+async def test_crash_in_prefill_is_told_at_the_first_step(engine: Engine, request_) -> None:
+    def crash(*_: Any) -> None:
+        raise MemoryError
+
+    engine._model.prefill = crash
+    async with engine.open(request_) as sequence:
+        with pytest.raises(TargetFailed):
+            await sequence.verify(plain_draft(request_))
+    await until_free(engine, 2)
+
+
+async def test_nan_fails_the_request_and_does_not_reach_the_next_owner_of_the_slot(engine: Engine, request_) -> None:
+    before = tokens_of((await decode_plainly(engine, request_))[0])
+    decode = engine._model.decode
+
+    def poison(slot: int, start: int, tokens: Sequence[int]) -> torch.Tensor:
+        logits = decode(slot, start, tokens).clone()
+        engine._model.cache._values[0][slot] = float("nan")
+        logits[:] = float("nan")
+        return logits
+
+    engine._model.decode = poison
+    async with engine.open(request_) as first, engine.open(request_) as second:
+        for sequence in (first, second):
+            with pytest.raises(TargetFailed):
+                await sequence.verify(plain_draft(request_))
+    engine._model.decode = decode
+    await until_free(engine, 2)
+    for _ in range(2):
+        assert tokens_of((await decode_plainly(engine, request_))[0]) == before
+
+
+async def test_nan_in_rows_that_are_not_asked_for_does_no_harm(engine: Engine, request_) -> None:
+    before = tokens_of((await decode_plainly(engine, request_))[0])
+    decode = engine._model.decode
+
+    def spoil_padding(slot: int, start: int, tokens: Sequence[int]) -> torch.Tensor:
+        logits = decode(slot, start, tokens).clone()
+        logits[len(tokens) :] = float("nan")
+        return logits
+
+    engine._model.decode = spoil_padding
+    assert tokens_of((await decode_plainly(engine, request_))[0]) == before
+
+
+async def test_full_house_refuses_with_a_retry_hint(tiny_loaded: LoadedModel, request_) -> None:
+    engine = Engine(tiny_loaded, settings(sessions=1, queued_requests=0))
+    async with engine.open(request_):
+        with pytest.raises(LimitExceeded, match="1 requests") as refused:
+            async with engine.open(request_):
+                pass
+        assert refused.value.retry_after_ms
+    engine.close()
+
+
+async def test_waiting_request_gets_the_slot_and_says_how_long_it_waited(tiny_loaded: LoadedModel, request_) -> None:
+    engine = Engine(tiny_loaded, settings(sessions=1))
+    async with engine.open(request_):
+        waiting = asyncio.create_task(decode_plainly(engine, request_))
+        while not engine.waiting_requests:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert engine.open_sessions == 1
+    _, finished = await waiting
+    assert finished.queue_us > 0
+    engine.close()
+
+
+async def test_sequence_that_stays_open_too_long_loses_its_slot(tiny_loaded: LoadedModel, request_) -> None:
+    engine = Engine(tiny_loaded, settings(sessions=1, request_timeout_s=0.2))
+    async with engine.open(request_) as sequence:
+        await until_free(engine, 1)
+        with pytest.raises(DeadlineExceeded):
+            await sequence.verify(plain_draft(request_))
+    assert engine.free_slots == 1
+    engine.close()
+
+
+async def test_context_full_ends_a_sequence(tiny_loaded: LoadedModel, engine: Engine) -> None:
+    request = request_for(tiny_loaded, (5,) * 160, max_tokens=200)
+    verdicts, finished = await decode_plainly(engine, request)
+    assert finished.reason is FinishReason.CONTEXT_FULL
+    assert len(tokens_of(verdicts)) == 32
+    known = tokens_of(verdicts)
+    drafted, _ = await decode_with(engine, request, lambda n: (known[n : n + 7] + [1] * 7)[:7])
+    assert tokens_of(drafted) == known
+
+
+def test_cache_over_its_budget_is_refused_with_figures(tiny_loaded: LoadedModel) -> None:
+    with pytest.raises(BudgetExceeded, match=r"2 sessions of 192 tokens need \d+ bytes .* budget is 1000"):
+        Engine(tiny_loaded, settings(kv_cache_bytes=1000))
+
+
+class Repeater:
+    """A drafting session that guesses the last token again, until it breaks."""
+
+    def __init__(self, request: DraftingRequest, calls: int) -> None:
+        self.last, self.position, self.calls = request.prompt[-1], len(request.prompt), calls
+        self.fingerprint = request.sampling.fingerprint()
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        self.last = [self.last, *tokens][-1]
+        self.position += len(tokens)
+
+    def propose(self, limit: int) -> Draft:
+        self.calls -= 1
+        if self.calls < 0:
+            raise OSError("table gone")
+        return Draft(position=self.position, tokens=(self.last,) * limit, sampling_fingerprint=self.fingerprint)
+
+
+async def test_run_with_a_drafter_that_breaks_goes_on_plainly(tiny_loaded: LoadedModel) -> None:
+    def drafting(language: str, name: str, request: DraftingRequest) -> Repeater | None:
+        return Repeater(request, 1) if (language, name) == ("python", "repeat") else None
+
+    engine = Engine(tiny_loaded, settings(), drafting=drafting)
+    request = request_for(tiny_loaded, PROMPT, sampling=SamplingConfig(temperature=1.5, seed=3), max_tokens=16)
+    plain = tokens_of((await decode_plainly(engine, request))[0])
+    async with engine.open(request) as sequence:
+        head = [await sequence.verify(plain_draft(request))]
+        tail = [verdict async for verdict in sequence.run(64, drafter="repeat")]
+        assert tokens_of(head + tail) == plain
+        assert [verdict.drafted for verdict in tail[:2]] == [7, 0]
+    async with engine.open(request) as sequence:
+        with pytest.raises(InvalidSetting, match="drafter"):
+            await anext(aiter(sequence.run(4, drafter="nobody")))
+        with pytest.raises(InvalidSetting, match="limit"):
+            await anext(aiter(sequence.run(0)))
+        assert len(tokens_of([verdict async for verdict in sequence.run(2)])) == 2
+    engine.close()
+
+
+async def test_no_text_or_ids_in_logs(engine: Engine, request_, capsys: pytest.CaptureFixture[str]) -> None:
+    def crash(*_: Any) -> None:
+        raise RuntimeError("rows: [1, 2, 3, 4]")
+
+    engine._model.decode = crash
+    async with engine.open(request_) as sequence:
+        with pytest.raises(TargetFailed):
+            await sequence.verify(plain_draft(request_))
+    assert "[1, 2, 3" not in "".join(capsys.readouterr())
