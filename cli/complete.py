@@ -123,7 +123,13 @@ async def _ask(
         settings=ConnectionSettings(connect_timeout_s=settings.connect_timeout_ms / 1000),
     )
     try:
-        service = CompletionService(client, drafts=configuration.drafts, gate=configuration.gate)
+        service = CompletionService(
+            client,
+            drafts=configuration.drafts,
+            gate=configuration.gate,
+            guard=configuration.guard,
+            budget=configuration.budget,
+        )
         return await service.complete(request, deliver=deliver)
     except TargetUnavailable as error:
         raise TargetUnavailable(

@@ -22,8 +22,9 @@ import platformdirs
 from cli.errors import ConfigProblem
 from cli.logs import LogSettings
 from decoding.errors import InvalidSetting
-from decoding.rules import GateRules
+from decoding.rules import GateRules, GuardRules
 from drafts.settings import DraftSettings
+from drafts.speculation import DraftBudget
 from lsp_server.settings import LspSettings
 from target_server.settings import TargetSettings
 
@@ -40,6 +41,8 @@ class Configuration:
     target: TargetSettings = field(default_factory=TargetSettings)
     lsp: LspSettings = field(default_factory=LspSettings)
     gate: GateRules = field(default_factory=GateRules)
+    guard: GuardRules = field(default_factory=GuardRules)
+    budget: DraftBudget = field(default_factory=DraftBudget)
     drafts: DraftSettings = field(default_factory=DraftSettings)
     log: LogSettings = field(default_factory=LogSettings)
     path: Path | None = None
@@ -49,6 +52,8 @@ SECTIONS: Mapping[str, type[Any]] = {
     "target": TargetSettings,
     "lsp": LspSettings,
     "gate": GateRules,
+    "guard": GuardRules,
+    "budget": DraftBudget,
     "drafts": DraftSettings,
     "log": LogSettings,
 }

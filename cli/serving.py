@@ -49,7 +49,9 @@ def target(
     def loaded() -> Served:
         return load(settings, configuration.drafts, cache_folder=cache_folder())
 
-    asyncio.run(serve(settings, configuration.gate, load=loaded))
+    asyncio.run(
+        serve(settings, configuration.gate, guard=configuration.guard, budget=configuration.budget, load=loaded)
+    )
 
 
 def lsp(
@@ -66,6 +68,14 @@ def lsp(
     logs.configure(config.overridden(configuration.log, format=log_format, level=log_level))
     settings = config.overridden(configuration.lsp, host=host, port=port, target=target)
     from lsp_server.server import run_stdio, run_tcp
+    from lsp_server.services import Services
 
     run = run_tcp if tcp else run_stdio
-    sys.exit(run(settings, drafts=configuration.drafts, gate=configuration.gate, cache_folder=cache_folder()))
+    services = Services(
+        drafts=configuration.drafts,
+        gate=configuration.gate,
+        guard=configuration.guard,
+        budget=configuration.budget,
+        cache_folder=cache_folder(),
+    )
+    sys.exit(run(settings, services))

@@ -26,17 +26,17 @@ log = structlog.get_logger()
 class DraftBudget:
     """How long one draft may take, since drafting runs on the event loop.
 
-    draft_budget_us: microseconds a draft, the drafter's reading of new tokens included; 1 or more.
+    draft_us: microseconds a draft, the drafter's reading of new tokens included; 1 or more.
     strikes: drafts in a row over that before the drafter is dropped for the request, 1 or more.
     """
 
-    draft_budget_us: int = 20_000
+    draft_us: int = 20_000
     strikes: int = 3
 
     def __post_init__(self) -> None:
-        for field in ("draft_budget_us", "strikes"):
+        for field in ("draft_us", "strikes"):
             if getattr(self, field) < 1:
-                raise InvalidSetting(f"drafts.{field}", f"must be 1 or more, got {getattr(self, field)}")
+                raise InvalidSetting(f"budget.{field}", f"must be 1 or more, got {getattr(self, field)}")
 
 
 async def speculate(
@@ -112,7 +112,7 @@ class _Drafter:
             self._drop(DraftStop.DRAFTER_FAILED, error)
             return
         self._spent_ns = 0
-        self._strikes = self._strikes + 1 if spent_us > self._budget.draft_budget_us else 0
+        self._strikes = self._strikes + 1 if spent_us > self._budget.draft_us else 0
         if self._strikes == self._budget.strikes:
             self._drop(DraftStop.OVER_BUDGET)
 

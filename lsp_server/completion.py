@@ -14,14 +14,14 @@ import structlog
 from decoding.detokenizer import Detokenizer
 from decoding.drafting import Drafter, DraftingRequest, DraftSession
 from decoding.insertion import tidy
-from decoding.rules import GateRules
+from decoding.rules import GateRules, GuardRules
 from decoding.session import Chunk, DraftStop, Mode, Session
 from decoding.traces import trace
 from decoding.verdict import DecodeRequest, Verifier
 from drafts.detection import detect
 from drafts.registry import DrafterRegistry
 from drafts.settings import DraftSettings
-from drafts.speculation import speculate
+from drafts.speculation import DraftBudget, speculate
 from drafts.vocabulary import Vocabulary
 from lsp_server.context import BufferTokens, prompt_tokens
 from lsp_server.gating import Gating, Plan
@@ -75,11 +75,15 @@ class CompletionService:
         *,
         drafts: DraftSettings,
         gate: GateRules,
+        guard: GuardRules | None = None,
+        budget: DraftBudget | None = None,
         buffer_files: int = 64,
         clock: Callable[[], int] = time.monotonic_ns,
         registry: Callable[[DraftSettings, Vocabulary], Drafters] = DrafterRegistry,
     ) -> None:
         self.gating = Gating(gate)
+        self._guard = guard
+        self._budget = budget
         self._target = target
         self._drafts = drafts
         self._clock = clock
@@ -119,6 +123,7 @@ class CompletionService:
             context_length=description.context_length,
             token_bytes=vocabulary.token_bytes,
             end_of_text=description.end_of_text_ids,
+            guard=self._guard,
         )
         output = _Output(vocabulary, deliver)
         making = None
@@ -130,7 +135,9 @@ class CompletionService:
                 drafting = None if making is None else await making
                 if making is not None and drafting is None:
                     session.stop_drafting(DraftStop.DRAFTER_FAILED)
-                async with aclosing(speculate(session, drafting, verifier, clock=self._clock)) as chunks:
+                async with aclosing(
+                    speculate(session, drafting, verifier, clock=self._clock, budget=self._budget)
+                ) as chunks:
                     async for chunk in chunks:
                         output.take(chunk, self._clock())
                         if plan.overtaken:

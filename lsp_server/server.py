@@ -12,14 +12,11 @@ import signal
 import uuid
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import structlog
 from lsprotocol import types
 
-from decoding.rules import GateRules
-from drafts.settings import DraftSettings
 from lsp_server.editor import Editor, Suggestions
 from lsp_server.errors import AddressUnavailable
 from lsp_server.protocol import EditorServer, LibraryLogs
@@ -120,23 +117,23 @@ async def serve_tcp(
         await asyncio.gather(*clients, return_exceptions=True)
 
 
-def run_stdio(settings: LspSettings, *, drafts: DraftSettings, gate: GateRules, cache_folder: Path) -> int:
+def run_stdio(settings: LspSettings, services: Services) -> int:
     """`slipstream lsp`: one editor over standard input and output; the process's exit code."""
 
     async def serve(services: Services) -> int:
         return await serve_stdio(settings, services)
 
-    return asyncio.run(_until_stopped(serve, Services(drafts=drafts, gate=gate, cache_folder=cache_folder)))
+    return asyncio.run(_until_stopped(serve, services))
 
 
-def run_tcp(settings: LspSettings, *, drafts: DraftSettings, gate: GateRules, cache_folder: Path) -> int:
+def run_tcp(settings: LspSettings, services: Services) -> int:
     """`slipstream lsp --tcp`: editors over TCP until SIGTERM or SIGINT. Raises AddressUnavailable."""
 
     async def serve(services: Services) -> int:
         await serve_tcp(settings, services)
         return 0
 
-    return asyncio.run(_until_stopped(serve, Services(drafts=drafts, gate=gate, cache_folder=cache_folder)))
+    return asyncio.run(_until_stopped(serve, services))
 
 
 async def _until_stopped(serve: Callable[[Services], Coroutine[Any, Any, int]], services: Services) -> int:

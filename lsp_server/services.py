@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from decoding.errors import LimitExceeded
-from decoding.rules import GateRules
+from decoding.rules import GateRules, GuardRules
 from drafts.settings import DraftSettings
+from drafts.speculation import DraftBudget
 from lsp_server.completion import CompletionService
 from lsp_server.connection import ConnectionSettings
 from lsp_server.settings import LspSettings
@@ -18,9 +19,19 @@ MAX_TARGETS = 8
 class Services:
     """Called with settings, it gives the service that completes under them. Lives on one event loop; close it."""
 
-    def __init__(self, *, drafts: DraftSettings, gate: GateRules, cache_folder: Path) -> None:
+    def __init__(
+        self,
+        *,
+        drafts: DraftSettings,
+        gate: GateRules,
+        guard: GuardRules,
+        budget: DraftBudget,
+        cache_folder: Path,
+    ) -> None:
         self._drafts = drafts
         self._gate = gate
+        self._guard = guard
+        self._budget = budget
         self._cache_folder = cache_folder
         self._made: dict[tuple[str, int], tuple[TargetClient, CompletionService]] = {}
 
@@ -32,7 +43,10 @@ class Services:
                 raise LimitExceeded("lsp.target", limit=MAX_TARGETS, unit="targets in one process")
             connection = ConnectionSettings(connect_timeout_s=settings.connect_timeout_ms / 1000)
             client = TargetClient(settings.target, cache_folder=self._cache_folder, settings=connection)
-            self._made[key] = client, CompletionService(client, drafts=self._drafts, gate=self._gate)
+            self._made[key] = (
+                client,
+                CompletionService(client, drafts=self._drafts, gate=self._gate, guard=self._guard, budget=self._budget),
+            )
         return self._made[key][1]
 
     async def close(self) -> None:

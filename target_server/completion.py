@@ -17,11 +17,12 @@ import structlog
 from decoding.drafting import Drafter, DraftingRequest, DraftSession
 from decoding.gate import Decision, Gate, GateBook, RequestOutcome
 from decoding.prompt import Prompt, assemble
+from decoding.rules import GuardRules
 from decoding.session import Chunk, DraftStop, Mode, Session
 from decoding.traces import trace
 from decoding.verdict import DecodeRequest, Finished, Opened
 from drafts.detection import detect
-from drafts.speculation import speculate
+from drafts.speculation import DraftBudget, speculate
 from slipstream import services, wire
 from slipstream.completion import CompletionDelta, CompletionRequest, CompletionStarted
 from target_server.account import watched
@@ -39,12 +40,16 @@ class CompletionService(services.CompletionServicer):
         calls: Calls,
         metrics: Metrics,
         gates: GateBook,
+        guard: GuardRules | None = None,
+        budget: DraftBudget | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._calls = calls
         self._metrics = metrics
         self._gates = gates
+        self._guard = guard
+        self._budget = budget
         self._clock = clock
         self._now = now
 
@@ -74,12 +79,14 @@ class CompletionService(services.CompletionServicer):
                 request_id=account.request_id,
             )
             account.drafter = request.drafter
-            session = _session(request, served)
+            session = _session(request, served, self._guard)
             try:
                 async with watched(served.target, request, account) as verifier:
                     await _answer(context, _started(request, verifier.opened))
                     drafting = _drafting(session, drafter)
-                    async with aclosing(speculate(session, drafting, verifier, clock=self._clock)) as chunks:
+                    async with aclosing(
+                        speculate(session, drafting, verifier, clock=self._clock, budget=self._budget)
+                    ) as chunks:
                         async for chunk in chunks:
                             await _answer(context, _delta(chunk))
                     finished = await verifier.finish()
@@ -120,7 +127,7 @@ def _understood(asked: CompletionRequest, served: Served) -> tuple[str, tuple[in
     return language, prompt, None if asked.plain else served.drafters.for_language(language)
 
 
-def _session(request: DecodeRequest, served: Served) -> Session:
+def _session(request: DecodeRequest, served: Served, guard: GuardRules | None) -> Session:
     return Session(
         request,
         mode=Mode.EDGE if request.drafter else Mode.PLAIN,
@@ -128,6 +135,7 @@ def _session(request: DecodeRequest, served: Served) -> Session:
         context_length=served.description.context_length,
         token_bytes=served.vocabulary.token_bytes,
         end_of_text=served.description.end_of_text_ids,
+        guard=guard,
     )
 
 

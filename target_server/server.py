@@ -25,8 +25,10 @@ from grpc_reflection.v1alpha import reflection
 
 from decoding.errors import InvalidSetting
 from decoding.gate import GateBook, GateReason, GateRules, GateState
+from decoding.rules import GuardRules
 from drafts.languages import KNOWN_LANGUAGES, PLAINTEXT
 from drafts.settings import KINDS
+from drafts.speculation import DraftBudget
 from slipstream import services
 from slipstream.channels import server_options
 from target_server.background import in_background
@@ -58,7 +60,15 @@ class TargetServer:
     load: loads the model; runs on a thread of its own. What it raises, `load` raises.
     """
 
-    def __init__(self, settings: TargetSettings, gate_rules: GateRules, *, load: Callable[[], Served]) -> None:
+    def __init__(
+        self,
+        settings: TargetSettings,
+        gate_rules: GateRules,
+        *,
+        guard: GuardRules | None = None,
+        budget: DraftBudget | None = None,
+        load: Callable[[], Served],
+    ) -> None:
         self.lifecycle = Lifecycle()
         self.metrics = Metrics(
             languages=(*KNOWN_LANGUAGES, PLAINTEXT), states=tuple(GateState), reasons=tuple(GateReason)
@@ -80,7 +90,10 @@ class TargetServer:
         )
         services.add_target_servicer(TargetService(calls=calls, metrics=self.metrics, settings=settings), self._grpc)
         services.add_completion_servicer(
-            CompletionService(calls=calls, metrics=self.metrics, gates=GateBook(gate_rules)), self._grpc
+            CompletionService(
+                calls=calls, metrics=self.metrics, gates=GateBook(gate_rules), guard=guard, budget=budget
+            ),
+            self._grpc,
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         named = (*services.SERVICE_NAMES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
@@ -151,6 +164,8 @@ async def serve(
     settings: TargetSettings,
     gate_rules: GateRules,
     *,
+    guard: GuardRules | None = None,
+    budget: DraftBudget | None = None,
     load: Callable[[], Served],
     ready: Callable[[Addresses], None] = lambda _: None,
 ) -> None:
@@ -160,7 +175,7 @@ async def serve(
     """
     log = structlog.get_logger()
     stop, hurry = asyncio.Event(), asyncio.Event()
-    server = TargetServer(settings, gate_rules, load=load)
+    server = TargetServer(settings, gate_rules, guard=guard, budget=budget, load=load)
     with _signals(stop, hurry):
         addresses = await server.start()
         stopped = asyncio.create_task(stop.wait())

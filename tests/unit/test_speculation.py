@@ -159,7 +159,7 @@ async def test_a_drafter_over_its_budget_is_dropped_when_it_is_so_repeatedly(
                 drafting,
                 ToyVerifier(TARGET, OPENING),
                 clock=clock,
-                budget=DraftBudget(draft_budget_us=100, strikes=2),
+                budget=DraftBudget(draft_us=100, strikes=2),
             )
         ]
     assert emitted(chunks) == await plain_tokens()
@@ -224,7 +224,7 @@ async def test_edge_needs_a_drafter() -> None:
 
 
 def test_a_budget_out_of_range_names_its_field() -> None:
-    with pytest.raises(InvalidSetting, match=r"drafts\.draft_budget_us"):
-        DraftBudget(draft_budget_us=0)
-    with pytest.raises(InvalidSetting, match=r"drafts\.strikes"):
+    with pytest.raises(InvalidSetting, match=r"budget\.draft_us"):
+        DraftBudget(draft_us=0)
+    with pytest.raises(InvalidSetting, match=r"budget\.strikes"):
         DraftBudget(strikes=0)
