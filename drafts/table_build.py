@@ -34,12 +34,12 @@ class BuildLimits:
     entries: contexts kept in all, those that most files agree on first.
     """
 
-    corpus_bytes: int = 24 * 2**20
-    file_bytes: int = 256 * 2**10
+    corpus_bytes: int = 48 * 2**20
+    file_bytes: int = 64 * 2**10
     longest_context: int = 5
-    least_files: int = 3
+    least_files: int = 2
     least_share: float = 0.4
-    entries: int = 420_000
+    entries: int = 440_000
 
     def __post_init__(self) -> None:
         for name, low in (
@@ -160,11 +160,16 @@ def _says_more(longer: _Counted, shorter: _Counted) -> NDArray[np.bool_]:
 
 
 def _most_frequent(kept: dict[int, _Counted], entries: int) -> dict[int, _Counted]:
-    every = np.concatenate([counted.files for counted in kept.values()])
-    if len(every) <= entries:
-        return kept
-    least = np.partition(every, len(every) - entries)[len(every) - entries]
-    return {length: _pick(counted, counted.files > least) for length, counted in kept.items()}
+    """The `entries` contexts that most files agree on, of equals the surest, then the shortest, by hash."""
+    files = np.concatenate([counted.files for counted in kept.values()])
+    shares = np.concatenate([counted.shares for counted in kept.values()])
+    chosen = np.zeros(len(files), dtype=bool)
+    chosen[np.lexsort((-shares.astype(int), -files))[:entries]] = True  # stable: what is left is in order
+    ends = np.cumsum([len(counted.files) for counted in kept.values()])[:-1]
+    return {
+        length: _pick(counted, mask)
+        for (length, counted), mask in zip(kept.items(), np.split(chosen, ends), strict=True)
+    }
 
 
 def _pick(counted: _Counted, chosen: NDArray[np.bool_]) -> _Counted:
