@@ -6,6 +6,7 @@ configuration; messages go to standard error, without tracebacks.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -48,6 +49,7 @@ def slipstream(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line, the process's own if None, and exit."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its errors reach us as exceptions; its log would be a second one
     try:
         app(arguments, prog_name="slipstream")
     except SlipstreamError as error:

@@ -48,14 +48,14 @@ class DemoSettings:
 
     max_tokens: of a completion. prompt_tokens: at most, taken of the text before the cursor.
     temperature, seed: of every completion, speculative and plain.
-    fallback_language: whose scenes the hostile drafter gets.
+    fallback_language: whose scenes the hostile drafter gets; "" is the first scene's.
     """
 
     max_tokens: int = 56
     prompt_tokens: int = 1024
     temperature: float = 0.0
     seed: int = 0
-    fallback_language: str = "python"
+    fallback_language: str = ""
     fallback: FallbackSettings = field(default_factory=FallbackSettings)
 
 
@@ -97,9 +97,10 @@ async def demonstrate(
         rows = language_rows(pairs)
         stage.summary(rows)
         stage.note(_shortened(settings.fallback.rules))
+        language = settings.fallback_language or scenes[0].language
         fallback = await demonstrate_fallback(
             address,
-            [scene for scene in scenes if scene.language == settings.fallback_language],
+            [scene for scene in scenes if scene.language == language],
             drafts=drafts,
             cache_folder=cache_folder,
             narrate=stage.step,

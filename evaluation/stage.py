@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -46,7 +47,7 @@ class ConsoleStage:
     def finished(self, pair: Pair) -> None:
         ours, plain = pair.speculative, pair.plain
         self._console.rule(f"{pair.scene.language}  {pair.scene.name}", align="left", style="dim")
-        self._console.print(_context(pair.scene) + painted(ours.pieces))
+        self._console.print(_context(pair.scene) + painted(ours.pieces), soft_wrap=True)
         self._console.print(legend(ours.sources))
         self._console.print(
             Text(
@@ -55,16 +56,20 @@ class ConsoleStage:
                 f"plain {plain.total_ms:.0f} ms (first {plain.first_token_ms:.0f}); ",
                 style="dim",
             )
-            + _identical(identical=pair.identical)
+            + _identical(identical=pair.identical),
+            soft_wrap=True,
         )
 
     def summary(self, rows: Sequence[LanguageRow]) -> None:
         table = Table(
-            title="Speculative against plain, same run, by turns; ms are means of one completion",
+            title="Speculative against plain by turns; times are mean milliseconds",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            collapse_padding=True,
             caption=f"{mean_tokens_per_step(rows):.2f} tokens a verify step, averaged over languages",
         )
         table.add_column("language")
-        for heading in ("tokens", "acceptance", "tokens/step", "first ms", "total ms", "plain ms", "faster"):
+        for heading in ("tokens", "accept", "tok/step", "first", "total", "plain", "faster"):
             table.add_column(heading, justify="right")
         table.add_column("identical")
         for row in rows:
@@ -88,7 +93,7 @@ class ConsoleStage:
         for event in step.transitions:
             rate = "" if event.rate is None else f", {event.rate:.0%} of {event.judged} judged"
             line.append(f"  gate: {event.before} → {event.after} ({event.reason}{rate})", style="yellow")
-        self._console.print(line)
+        self._console.print(line, soft_wrap=True)
 
     def verdict(self, fallback: Fallback) -> None:
         for said, held in (

@@ -123,7 +123,7 @@ def test_tokens_are_painted_by_source_and_cut_at_characters() -> None:
 
 def test_off_a_terminal_the_stage_writes_plain_lines() -> None:
     out = io.StringIO()
-    stage = ConsoleStage(Console(file=out, width=200))
+    stage = ConsoleStage(Console(file=out, width=80))
     shown = report(identical=False)
     with stage.running(shown.pairs[0].scene, drafting=True) as show:
         show(PLAIN.pieces)
@@ -133,6 +133,7 @@ def test_off_a_terminal_the_stage_writes_plain_lines() -> None:
     stage.verdict(shown.fallback)
     written = out.getvalue()
     assert "\x1b" not in written
+    assert "…" not in written  # every column fits a terminal of 80
     assert "two\nx = 1" in written
     assert "1 of 3 judged drafts accepted" in written
     assert "DIFFERENT" in written
