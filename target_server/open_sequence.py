@@ -28,6 +28,7 @@ from decoding.errors import (
 )
 from decoding.noise import NOISE_VERSION
 from decoding.sequence import Sequence
+from decoding.traces import trace
 from decoding.verdict import DecodeRequest, Finished, FinishReason, Opened, Verdict
 from target_server.device import Device, Ran
 from target_server.model import Model
@@ -84,7 +85,7 @@ class OpenSequence:
         self._busy = False
         self._closed = False
         self._spoiled = False  # the slot may hold NaN
-        self._failure: TargetFailed | None = None
+        self._failure: SlipstreamError | None = None
         self._finished: Finished | None = None
         self._prefill = asyncio.create_task(self._cache_prompt())
         self._prefill.add_done_callback(_heard)
@@ -174,8 +175,8 @@ class OpenSequence:
     def _judge(self, start: int, block: tuple[int, ...], draft: Draft) -> Verdict:
         """On the device thread: the step, and the decision on it."""
         logits = self._model.decode(self._lease.slot, start, block)
-        if torch.isnan(logits).any():
-            self._spoiled = True  # maybe in padding or rejected rows only, which isn't this request's fault
+        if torch.isnan(logits.sum()):
+            self._spoiled = True  # maybe in padding or rejected rows only, which is no fault of this request
         return self._sequence.judge(draft, logits)
 
     async def _on_device(self, job: Callable[[], Result]) -> Ran[Result]:
@@ -200,13 +201,13 @@ class OpenSequence:
         if self._closed:
             raise ContractViolation("the sequence has been closed")
 
-    def _break(self, error: Exception) -> TargetFailed:
-        """Note that this sequence can't go on; the others do."""
-        kind = type(error).__name__
-        self._failure = error if isinstance(error, TargetFailed) else TargetFailed(f"the model failed ({kind})")
-        self._spoiled = True
-        log.error("a step failed", request_id=self._request.request_id, error=kind)
-        return self._failure
+    def _break(self, error: Exception) -> SlipstreamError:
+        """Note that this sequence can't go on; the others do. Whoever called logs it, with the cause's trace."""
+        known = (
+            error if isinstance(error, SlipstreamError) else TargetFailed(f"the model failed ({type(error).__name__})")
+        )
+        self._failure, self._spoiled = known, True
+        return known
 
     def _release(self) -> None:
         """On the event loop, when no step of this sequence is on the device."""
@@ -251,9 +252,7 @@ class OpenSequence:
         return drafts
 
     def _drop_drafter(self, error: Exception) -> None:
-        log.warning(
-            "a drafter failed; decoding plainly", request_id=self._request.request_id, error=type(error).__name__
-        )
+        log.warning("drafter", request_id=self._request.request_id, trace=trace(error))
 
     def _since_arrival_us(self) -> int:
         return round((self._clock() - self._lease.arrived) * 1e6)

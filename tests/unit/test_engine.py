@@ -329,12 +329,10 @@ async def test_run_with_a_drafter_that_breaks_goes_on_plainly(tiny_loaded: Loade
     engine.close()
 
 
-async def test_no_text_or_ids_in_logs(engine: Engine, request_, capsys: pytest.CaptureFixture[str]) -> None:
-    def crash(*_: Any) -> None:
-        raise RuntimeError("rows: [1, 2, 3, 4]")
-
-    engine._model.decode = crash
-    async with engine.open(request_) as sequence:
-        with pytest.raises(TargetFailed):
-            await sequence.verify(plain_draft(request_))
-    assert "[1, 2, 3" not in "".join(capsys.readouterr())
+async def test_request_that_bans_everything_is_told_so(tiny_loaded: LoadedModel, engine: Engine) -> None:
+    request = request_for(tiny_loaded, PROMPT, sampling=SamplingConfig(banned=tuple(range(512))))
+    async with engine.open(request) as sequence:
+        for _ in range(2):
+            with pytest.raises(InvalidSetting, match="banned"):
+                await sequence.verify(plain_draft(request))
+    await until_free(engine, 2)
