@@ -27,3 +27,19 @@ def tiny_loaded(tiny_model_folder: Path) -> LoadedModel:
     from target_server.store import locate
 
     return load(locate(str(tiny_model_folder), tiny_model_folder), SMALL)
+
+
+@pytest.fixture(scope="session")
+def default_loaded() -> LoadedModel:
+    """The default model in memory, from the user's own cache; for tests marked `model`."""
+    from cli.paths import cache_folder
+    from target_server.errors import ModelUnavailable
+    from target_server.loader import load
+    from target_server.settings import TargetSettings
+    from target_server.store import locate
+
+    try:
+        located = locate("default", cache_folder())
+    except ModelUnavailable as missing:
+        pytest.skip(str(missing))
+    return load(located, TargetSettings())
