@@ -9,6 +9,8 @@ from typing import Generic, TypeVar
 
 import torch
 
+from decoding.errors import TargetUnavailable
+
 Result = TypeVar("Result")
 
 
@@ -25,11 +27,14 @@ class Device:
     """Owns the thread. `threads`: CPU threads of one job's matrix products, 0 for torch's choice; clock in seconds."""
 
     def __init__(self, *, threads: int, clock: Callable[[], float]) -> None:
+        self.closed = False
         self._clock = clock
         self._executor = ThreadPoolExecutor(1, "device", initializer=_use_threads, initargs=(threads,))
 
     def submit(self, job: Callable[[], Result]) -> Future[Ran[Result]]:
-        """Put a job in line. A future that is cancelled before its turn is skipped; a running job runs to its end."""
+        """Put a job in line; one that is cancelled before its turn is skipped. Raises TargetUnavailable once closed."""
+        if self.closed:
+            raise TargetUnavailable("the target shuts down")
         submitted = self._clock()
 
         def timed() -> Ran[Result]:
@@ -46,6 +51,7 @@ class Device:
 
     def close(self) -> None:
         """Drop what waits, and wait for what runs."""
+        self.closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 

@@ -22,9 +22,10 @@ from decoding.verdict import DecodeRequest
 from target_server.arithmetic import TorchArithmetic
 from target_server.device import Device
 from target_server.errors import UnsupportedModel
+from target_server.guarded_drafts import Drafting
 from target_server.loader import LoadedModel
 from target_server.model import Model, StepShape
-from target_server.open_sequence import Drafting, Lease, OpenSequence
+from target_server.open_sequence import Lease, OpenSequence
 from target_server.parity import Parity, check_parity
 from target_server.settings import TargetSettings
 from target_server.slots import Slots

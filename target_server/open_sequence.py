@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-import structlog
 import torch
 from torch import Tensor
 
@@ -25,18 +24,16 @@ from decoding.errors import (
     LimitExceeded,
     SlipstreamError,
     TargetFailed,
+    TargetUnavailable,
 )
 from decoding.noise import NOISE_VERSION
 from decoding.sequence import Sequence
-from decoding.traces import trace
 from decoding.verdict import DecodeRequest, Finished, FinishReason, Opened, Verdict
 from target_server.device import Device, Ran
+from target_server.guarded_drafts import Drafting, GuardedDrafts
 from target_server.model import Model
 
 Result = TypeVar("Result")
-Drafting = Callable[[str, str, DraftingRequest], DraftSession | None]
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +113,10 @@ class OpenSequence:
             ran = await self._on_device(lambda: self._judge(start, block, draft))
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is not None and not task.cancelling():  # it was `close` that took the step away, not the caller
-                self._check_open()
-            raise
+            if task is None or task.cancelling():
+                raise
+            self._check_open()  # not the caller but `close` took the step away, or the engine's end
+            raise TargetUnavailable("the target shuts down") from None
         finally:
             self._busy = False
         verdict = replace(ran.result, queue_us=ran.queue_us, verify_us=ran.busy_us)
@@ -131,13 +129,13 @@ class OpenSequence:
         """Loop here for at most `limit` tokens. Raises as `verify`; InvalidSetting for a drafter that isn't there."""
         if not 1 <= limit <= self._run_tokens:
             raise InvalidSetting("run.limit", f"must be from 1 to {self._run_tokens}, got {limit}")
-        drafts = self._open_drafter(drafter) if drafter else None
+        drafts = self._open_drafts(drafter)
         left = limit
         while left and self._sequence.finish is None:
-            draft, drafts = self._propose(drafts, min(self._model.shape.block_rows, left) - 1)
+            draft = drafts.propose(self._sequence.position, min(self._model.shape.block_rows, left) - 1)
             verdict = await self.verify(draft)
+            drafts.extend(verdict.tokens)
             left -= len(verdict.tokens)
-            drafts = self._extend(drafts, verdict.tokens)
             yield verdict
 
     async def finish(self) -> Finished:
@@ -211,7 +209,7 @@ class OpenSequence:
 
     def _release(self) -> None:
         """On the event loop, when no step of this sequence is on the device."""
-        if not self._spoiled:
+        if not self._spoiled or self._device.closed:
             self._lease.give_back()
             return
         wipe = self._device.submit(lambda: self._model.cache.wipe(self._lease.slot))
@@ -221,38 +219,17 @@ class OpenSequence:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(callback)
 
-    def _open_drafter(self, name: str) -> DraftSession:
-        request = self._request
-        known = DraftingRequest(prompt=request.prompt, language=request.language, sampling=request.sampling)
-        drafts = self._drafting(request.language, name, known)
-        if drafts is None:
-            raise InvalidSetting("run.drafter", f"there is no drafter {name!r} for this language")
+    def _open_drafts(self, name: str) -> GuardedDrafts:
+        session: DraftSession | None = None
+        if name:
+            request = self._request
+            known = DraftingRequest(prompt=request.prompt, language=request.language, sampling=request.sampling)
+            session = self._drafting(request.language, name, known)
+            if session is None:
+                raise InvalidSetting("run.drafter", f"there is no drafter {name!r} for this language")
+        drafts = GuardedDrafts(session, request_id=self._request.request_id)
         drafts.extend(self._tokens)
         return drafts
-
-    def _propose(self, drafts: DraftSession | None, limit: int) -> tuple[Draft, DraftSession | None]:
-        """A draft for here, empty where there is no drafter; one that raises is not asked again."""
-        empty = Draft(position=self._sequence.position, tokens=(), sampling_fingerprint="")
-        if drafts is None or limit == 0:
-            return empty, drafts
-        try:
-            return drafts.propose(limit), drafts
-        except Exception as error:
-            self._drop_drafter(error)
-            return empty, None
-
-    def _extend(self, drafts: DraftSession | None, tokens: tuple[int, ...]) -> DraftSession | None:
-        if drafts is None:
-            return None
-        try:
-            drafts.extend(tokens)
-        except Exception as error:
-            self._drop_drafter(error)
-            return None
-        return drafts
-
-    def _drop_drafter(self, error: Exception) -> None:
-        log.warning("drafter", request_id=self._request.request_id, trace=trace(error))
 
     def _since_arrival_us(self) -> int:
         return round((self._clock() - self._lease.arrived) * 1e6)

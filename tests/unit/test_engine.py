@@ -21,6 +21,7 @@ from decoding.errors import (
     Mismatch,
     StalePosition,
     TargetFailed,
+    TargetUnavailable,
 )
 from decoding.sampling import SamplingConfig
 from decoding.verdict import DecodeRequest, FinishReason
@@ -275,6 +276,23 @@ async def test_sequence_that_stays_open_too_long_loses_its_slot(tiny_loaded: Loa
     engine.close()
 
 
+async def test_engine_that_is_closed_fails_open_sequences_and_drops_waiting_steps(engine: Engine, request_) -> None:
+    held = Held(engine._model.prefill)
+    engine._model.prefill = held
+    async with engine.open(request_) as first, engine.open(request_) as second:
+        steps = [asyncio.create_task(sequence.verify(plain_draft(request_))) for sequence in (first, second)]
+        assert await asyncio.to_thread(held.entered.wait, 30)
+        closing = asyncio.create_task(asyncio.to_thread(engine.close))
+        while not engine._device.closed:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        held.let_go.set()
+        await closing
+        outcomes = await asyncio.gather(*steps, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [TargetUnavailable] * 2
+    assert engine.free_slots == 2
+    assert held.calls == 1
+
+
 async def test_context_full_ends_a_sequence(tiny_loaded: LoadedModel, engine: Engine) -> None:
     request = request_for(tiny_loaded, (5,) * 160, max_tokens=200)
     verdicts, finished = await decode_plainly(engine, request)
@@ -293,8 +311,8 @@ def test_cache_over_its_budget_is_refused_with_figures(tiny_loaded: LoadedModel)
 class Repeater:
     """A drafting session that guesses the last token again, until it breaks."""
 
-    def __init__(self, request: DraftingRequest, calls: int) -> None:
-        self.last, self.position, self.calls = request.prompt[-1], len(request.prompt), calls
+    def __init__(self, request: DraftingRequest, calls: int, *, astray: int = 0) -> None:
+        self.last, self.position, self.calls = request.prompt[-1], len(request.prompt) + astray, calls
         self.fingerprint = request.sampling.fingerprint()
 
     def extend(self, tokens: Sequence[int]) -> None:
@@ -310,7 +328,8 @@ class Repeater:
 
 async def test_run_with_a_drafter_that_breaks_goes_on_plainly(tiny_loaded: LoadedModel) -> None:
     def drafting(language: str, name: str, request: DraftingRequest) -> Repeater | None:
-        return Repeater(request, 1) if (language, name) == ("python", "repeat") else None
+        known = {"repeat": Repeater(request, 1), "astray": Repeater(request, 1, astray=1)}
+        return known.get(name) if language == "python" else None
 
     engine = Engine(tiny_loaded, settings(), drafting=drafting)
     request = request_for(tiny_loaded, PROMPT, sampling=SamplingConfig(temperature=1.5, seed=3), max_tokens=16)
@@ -320,6 +339,10 @@ async def test_run_with_a_drafter_that_breaks_goes_on_plainly(tiny_loaded: Loade
         tail = [verdict async for verdict in sequence.run(64, drafter="repeat")]
         assert tokens_of(head + tail) == plain
         assert [verdict.drafted for verdict in tail[:2]] == [7, 0]
+    async with engine.open(request) as sequence:
+        astray = [verdict async for verdict in sequence.run(64, drafter="astray")]
+        assert tokens_of(astray) == plain
+        assert {verdict.drafted for verdict in astray} == {0}
     async with engine.open(request) as sequence:
         with pytest.raises(InvalidSetting, match="drafter"):
             await anext(aiter(sequence.run(4, drafter="nobody")))
