@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.steps import machine, step_costs
+from cli import logs
 from cli.paths import cache_folder
 from decoding.drafting import Drafter, DraftingRequest
 from decoding.errors import SlipstreamError
@@ -88,7 +89,7 @@ FIGURES = ("speedup_decode", "speedup_total", "tokens_per_step")
 
 
 async def decode(served: Served, scene: Scene, drafter: Drafter | None, *, prompt_tokens: int, max_tokens: int) -> Run:
-    """Decode a scene's prompt as the editor's side would, plainly without drafter; drafts may look ahead of the cursor."""
+    """Decode a scene's prompt as the editor's side would, plainly without drafter; drafts may look ahead."""
     vocabulary, description = served.vocabulary, served.description
     request = DecodeRequest(
         prompt=vocabulary.encode(scene.prefix)[-prompt_tokens:],
@@ -138,7 +139,6 @@ async def decode(served: Served, scene: Scene, drafter: Drafter | None, *, promp
 
 async def measure(served: Served, scenes: Sequence[Scene], options: argparse.Namespace) -> list[Sample]:
     """All samples; one decode before them isn't measured. Raises EvaluationFailed where outputs differ."""
-
     registry = DrafterRegistry(DraftSettings(), served.vocabulary)
 
     async def run(scene: Scene, *, drafting: bool) -> Run:
@@ -201,6 +201,7 @@ def main() -> None:
     parser.add_argument("--prompt-tokens", type=int, default=512)
     parser.add_argument("--json", type=Path, default=OUT)
     options = parser.parse_args()
+    logs.configure(logs.LogSettings(level="warning"))
     settings = TargetSettings(model=options.model)
     try:
         steps = step_costs(settings, cache_folder=cache_folder())
