@@ -37,11 +37,14 @@ def demo(
     from rich.console import Console
 
     from evaluation.demo import DemoSettings, demonstrate
+    from evaluation.fallback import FallbackSettings
     from evaluation.report import as_json
     from evaluation.scenes import EXAMPLES, load_scenes
     from evaluation.stage import ConsoleStage
 
-    settings = config.overridden(DemoSettings(), max_tokens=max_tokens)
+    settings = config.overridden(
+        DemoSettings(fallback=FallbackSettings(usual=configuration.gate)), max_tokens=max_tokens
+    )
     ourselves = [sys.executable, "-m", "cli"]
     shared = ["--log-format", "json", *(["--config", str(configuration.path)] if configuration.path else [])]
     local = ["--host", "127.0.0.1", "--port", "0", "--http-host", "127.0.0.1", "--http-port", "0"]

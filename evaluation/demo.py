@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from decoding.rules import GateRules
 from drafts.settings import DraftSettings
 from evaluation.editor import EditorClient, Suggestion, editing
 from evaluation.fallback import Fallback, FallbackSettings, Step, demonstrate_fallback
@@ -96,7 +95,7 @@ async def demonstrate(
             pairs = await _pairs(editor, scenes, stage)
         rows = language_rows(pairs)
         stage.summary(rows)
-        stage.note(_shortened(settings.fallback.rules))
+        stage.note(_shortened(settings.fallback))
         language = settings.fallback_language or scenes[0].language
         fallback = await demonstrate_fallback(
             address,
@@ -142,11 +141,10 @@ def _options(settings: DemoSettings, address: str) -> Mapping[str, object]:
     }
 
 
-def _shortened(rules: GateRules) -> str:
+def _shortened(settings: FallbackSettings) -> str:
     """What the fallback's gate does otherwise than a user's would."""
-    usual = GateRules()
     return (
         "a drafter turns hostile; so that few requests show it, the gate here probes every "
-        f"{rules.probe_every} requests (usually {usual.probe_every}) and its floor needs {rules.floor_evidence} judged "
-        f"tokens (usually {usual.floor_evidence})"
+        f"{settings.probe_every} requests (configured: {settings.usual.probe_every}) and its floor needs "
+        f"{settings.evidence} judged tokens (configured: {settings.usual.floor_evidence})"
     )

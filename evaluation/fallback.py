@@ -6,7 +6,7 @@ Runs in this process, beside a target that serves in another. What happens is to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TypeAlias
@@ -33,17 +33,31 @@ Narrate: TypeAlias = Callable[["Step"], None]
 class FallbackSettings:
     """How the demonstration goes.
 
-    rules: of the gate; shorter than in production, so that few requests show what otherwise takes many.
+    usual: the gate's rules as they are configured.
+    evidence, probe_every: what of them is shortened, so that few requests show what otherwise takes many: judged
+        tokens before a rate counts, and requests from probe to probe.
     prompt_tokens, max_tokens: of each request.
     most_requests: requests at most until the gate falls back, and again until it recovers.
     while_hostile: requests after the fallback, while the drafter is still hostile.
     """
 
-    rules: GateRules = field(default_factory=lambda: GateRules(threshold_evidence=24, floor_evidence=24, probe_every=2))
+    usual: GateRules = field(default_factory=GateRules)
+    evidence: int = 24
+    probe_every: int = 2
     prompt_tokens: int = 256
     max_tokens: int = 32
     most_requests: int = 16
     while_hostile: int = 2
+
+    @property
+    def rules(self) -> GateRules:
+        """The gate's, for the demonstration."""
+        return replace(
+            self.usual,
+            threshold_evidence=self.evidence,
+            floor_evidence=self.evidence,
+            probe_every=self.probe_every,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
