@@ -29,12 +29,12 @@ class CommandLine:
             "COLUMNS": "120",
         }
 
+    def command(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "cli", *map(str, arguments)]
+
     async def __call__(self, *arguments: object) -> Outcome:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "cli",
-            *map(str, arguments),
+            *self.command(*arguments),
             cwd=self.folder,
             env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,
