@@ -35,7 +35,7 @@ class DraftSettings:
     longest_match: int = 32
     occurrences: int = 16
     index_tokens: int = 32_768
-    buffer_tokens: int = 16_384
+    buffer_tokens: int = 8_192
     loaded_tables: int = 8
 
     def __post_init__(self) -> None:
