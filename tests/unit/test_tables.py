@@ -152,21 +152,3 @@ def test_every_source_is_pinned_and_permissive() -> None:
         roles = [package.held_out for package in packages if package.language == language]
         assert roles.count(True) >= 3
         assert roles.count(False) >= 20
-
-
-@pytest.mark.parametrize(
-    ("licence", "permissive"),
-    [
-        ("MIT", True),
-        ("MIT or Apache-2.0", True),
-        ("GPL-2+ or MIT", True),
-        ("GPL-3.0-only", False),
-        ("MIT and GPL-2", False),
-        ("LGPL-2.1 or MPL-2.0", False),
-        ("BSD-3-Clause, Apache-2.0", True),
-        ("Apache License, Version 2.0", True),
-        ("", False),
-    ],
-)
-def test_licences(licence: str, permissive: bool) -> None:
-    assert is_permissive(licence) is permissive
