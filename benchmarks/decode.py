@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ from evaluation.scenes import Scene, load_scenes
 from target_server.lifecycle import Served
 from target_server.loading import load
 from target_server.settings import TargetSettings
+from target_server.threads import wait_politely
 
 OUT = Path(__file__).parent / "out" / "decode.json"
 AHEAD_CHARACTERS = 16_384
@@ -202,6 +204,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=OUT)
     options = parser.parse_args()
     logs.configure(logs.LogSettings(level="warning"))
+    wait_politely(os.environ)
     settings = TargetSettings(model=options.model)
     try:
         steps = step_costs(settings, cache_folder=cache_folder())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +44,9 @@ def target(
         http_host=http_host,
         http_port=http_port,
     )
+    from target_server.threads import wait_politely
+
+    wait_politely(os.environ)
     from target_server.loading import load
     from target_server.server import serve
 

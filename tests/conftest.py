@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tiny_models import save_tiny_model
+
+from target_server.threads import wait_politely
+
+wait_politely(os.environ)  # before anything imports torch
+
+from tiny_models import save_tiny_model  # noqa: E402
 
 if TYPE_CHECKING:
     from target_server.loader import LoadedModel
