@@ -25,7 +25,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.steps import machine, step_costs
 from cli import logs
 from cli.paths import cache_folder
 from decoding.drafting import Drafter, DraftingRequest
@@ -205,6 +204,8 @@ def main() -> None:
     options = parser.parse_args()
     logs.configure(logs.LogSettings(level="warning"))
     wait_politely(os.environ)
+    from benchmarks.steps import machine, step_costs  # imports torch, which must hear of it first
+
     settings = TargetSettings(model=options.model)
     try:
         steps = step_costs(settings, cache_folder=cache_folder())
