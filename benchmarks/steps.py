@@ -1,7 +1,7 @@
 """What one decode step costs by its rows, and what it ran on: so that a speed-up can be judged.
 
 Plain decoding runs blocks of the same fixed rows as speculation does, or outputs would differ. If a step of one row
-were much cheaper, plain decoding would be handicapped by that; this says by how much.
+were much cheaper, plain decoding would be handicapped by that; this says by how much. Imports torch only when it runs.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
-import torch
-
-from target_server.loader import load
-from target_server.model import Model, StepShape
 from target_server.settings import TargetSettings
 from target_server.store import locate
+
+if TYPE_CHECKING:
+    from target_server.model import Model
 
 STEPS = 25
 BEHIND_TOKENS = 512
@@ -44,6 +44,9 @@ def step_costs(settings: TargetSettings, *, cache_folder: Path) -> dict[str, flo
 
 
 def _model(settings: TargetSettings, rows: int, cache_folder: Path) -> Model:
+    from target_server.loader import load
+    from target_server.model import Model, StepShape
+
     loaded = load(locate(settings.model, cache_folder, revision=settings.revision), settings)
     shape = StepShape(
         block_rows=rows, prefill_rows=settings.prefill_rows, context_tokens=settings.context_tokens, slots=1
@@ -53,6 +56,8 @@ def _model(settings: TargetSettings, rows: int, cache_folder: Path) -> Model:
 
 def machine() -> dict[str, object]:
     """What it ran on."""
+    import torch
+
     cpu = platform.processor() or platform.machine()
     information = Path("/proc/cpuinfo")
     if information.exists():
