@@ -19,9 +19,10 @@ SOURCE = "lookup"
 # How often the target went on as the longest, latest repeat did: by the repeat's length, and by what the other repeats
 # say. Measured on held-out files in five languages (docs/drafting.md).
 _LENGTHS = (1, 2, 3, 4, 5, 7, 10, 17)
-_ALONE = (0.34, 0.60, 0.64, 0.72, 0.74, 0.82, 0.87, 0.95)
-_UNANIMOUS = (0.62, 0.86, 0.88, 0.90, 0.93, 0.94, 0.95, 0.98)
-_DISPUTED = (0.34, 0.52, 0.52, 0.52, 0.62, 0.65, 0.68, 0.70)
+_ALONE = (0.39, 0.70, 0.71, 0.78, 0.80, 0.84, 0.90, 0.96)
+_UNANIMOUS = (0.75, 0.90, 0.90, 0.94, 0.94, 0.95, 0.97, 0.99)
+_MAJORITY = (0.41, 0.57, 0.57, 0.57, 0.70, 0.78, 0.78, 0.90)
+_MINORITY = (0.22, 0.50, 0.50, 0.52, 0.52, 0.55, 0.55, 0.55)
 
 
 class LookupGuesser:
@@ -56,8 +57,10 @@ def confidence(repeats: Sequence[Repeat]) -> float:
     step = bisect_right(_LENGTHS, repeats[0].length) - 1
     if len(repeats) == 1:
         return _ALONE[step]
-    agree = all(repeat.following == repeats[0].following for repeat in repeats)
-    return (_UNANIMOUS if agree else _DISPUTED)[step]
+    agreeing = sum(repeat.following == repeats[0].following for repeat in repeats)
+    if agreeing == len(repeats):
+        return _UNANIMOUS[step]
+    return (_MAJORITY if 2 * agreeing >= len(repeats) else _MINORITY)[step]
 
 
 def _nearest(buffers: Sequence[tuple[int, ...]], room: int) -> list[tuple[int, ...]]:
