@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from cli.paths import cache_folder
 from decoding.drafting import DraftingRequest
 from decoding.errors import InvalidSetting
 from decoding.sampling import SamplingConfig
 from drafts import table_file
+from drafts.corpora import SUFFIXES
 from drafts.languages import KNOWN_LANGUAGES
 from drafts.registry import DrafterRegistry
 from drafts.settings import DraftSettings
 from drafts.table import Order, Table, hash_of
 from drafts.vocabulary import Vocabulary
+from target_server.errors import ModelUnavailable
+from target_server.store import locate
 
 REQUEST = DraftingRequest(prompt=(9, 5, 6), language="python", sampling=SamplingConfig())
 
@@ -134,3 +138,14 @@ def test_tables_in_memory_are_bounded(folder: Path, vocabulary: Vocabulary) -> N
 def test_settings_have_ranges(field: str, values: dict[str, object]) -> None:
     with pytest.raises(InvalidSetting, match=field):
         DraftSettings(**values)
+
+
+@pytest.mark.model
+def test_the_shipped_tables_are_the_default_models(logs: list[dict[str, object]]) -> None:
+    try:
+        located = locate("default", cache_folder())
+    except ModelUnavailable as missing:
+        pytest.skip(str(missing))
+    registry = DrafterRegistry(DraftSettings(), Vocabulary.load(located.folder))
+    assert {language for language, name in registry.listing() if name == "mix"} == set(SUFFIXES)
+    assert logs == []
