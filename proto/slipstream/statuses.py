@@ -179,6 +179,8 @@ def _nearest(code: StatusCode, details: str) -> SlipstreamError:
     match code:
         case StatusCode.RESOURCE_EXHAUSTED if oversize is not None:
             return LimitExceeded("message", limit=int(oversize[2]), unit="bytes", got=int(oversize[1]))
+        case StatusCode.RESOURCE_EXHAUSTED:  # gRPC's own bound on calls, which says neither number nor unit
+            return TargetUnavailable(f"the target takes no more calls at present: {said}")
         case StatusCode.INVALID_ARGUMENT:
             return InvalidSetting("request", said)
         case StatusCode.DEADLINE_EXCEEDED:
