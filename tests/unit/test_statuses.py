@@ -66,7 +66,7 @@ def test_long_errors_are_clipped_to_what_metadata_can_hold() -> None:
         (StatusCode.CANCELLED, TargetUnavailable),
         (StatusCode.UNIMPLEMENTED, ContractViolation),
         (StatusCode.FAILED_PRECONDITION, TargetFailed),
-        (StatusCode.RESOURCE_EXHAUSTED, TargetFailed),
+        (StatusCode.RESOURCE_EXHAUSTED, TargetUnavailable),
         (StatusCode.INTERNAL, TargetFailed),
         (StatusCode.UNKNOWN, TargetFailed),
         (StatusCode.DATA_LOSS, TargetFailed),
