@@ -51,7 +51,7 @@ class DemoSettings:
     """
 
     max_tokens: int = 56
-    prompt_tokens: int = 1024
+    prompt_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
     fallback_language: str = ""
