@@ -153,7 +153,8 @@ class Gate:
 
     def _watch(self, outcome: RequestOutcome) -> tuple[GateEvent, ...]:
         rules = self._rules
-        if outcome.speculative_us or outcome.speculative_tokens:
+        timed = outcome.speculative_us > 0 or outcome.speculative_tokens > 0
+        if timed:
             self._speculative.add(outcome.speculative_us, outcome.speculative_tokens)
         if outcome.judged:
             window = self._acceptance
@@ -165,7 +166,7 @@ class Gate:
                 return self._change(GateState.FALLEN_BACK, GateReason.BELOW_FLOOR, *recent)
             if self._low_streak >= rules.consecutive:
                 return self._change(GateState.FALLEN_BACK, GateReason.LOW_RATE, window.part, window.whole)
-        if self._slower(rules.timing_evidence):
+        if timed and self._slower(rules.timing_evidence):
             return self._change(
                 GateState.FALLEN_BACK, GateReason.SLOWER_THAN_PLAIN, self._acceptance.part, self._acceptance.whole
             )
