@@ -12,7 +12,7 @@ from lsprotocol import types
 from pygls.lsp.client import BaseLanguageClient
 from pygls.protocol import default_converter
 
-URI = "file:///work/example.py"
+URI = "file:///project/example.py"
 
 
 _converter = cache(default_converter)  # making one takes longer than most tests

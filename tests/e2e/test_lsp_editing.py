@@ -136,7 +136,7 @@ async def test_a_suggestion_stands_at_the_cursor(bench: Bench, editor: Client) -
     request = bench.script.requests[0]
     assert request.prefix == "def f():\n    x = '😀'; "
     assert request.suffix == "\n    return x\n"
-    assert (request.language_id, request.path) == ("python", "/work/example.py")
+    assert (request.language_id, request.path) == ("python", "/project/example.py")
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ async def test_a_newer_request_takes_the_place_of_the_older(bench: Bench, editor
 
 async def test_requests_for_other_documents_go_on(bench: Bench, editor: Client) -> None:
     editor.open("a = 1\n")
-    editor.open("b = 1\n", uri="file:///work/other.py")
+    editor.open("b = 1\n", uri="file:///project/other.py")
     bench.script.let.clear()
-    one, other = editor.ask(0, 5), editor.ask(0, 5, uri="file:///work/other.py")
+    one, other = editor.ask(0, 5), editor.ask(0, 5, uri="file:///project/other.py")
     await bench.script.begun.get()
     await bench.script.begun.get()
     bench.script.let.set()
@@ -277,17 +277,17 @@ async def test_some_documents_are_silent(bench: Bench, editor: Client, text: str
 
 
 async def test_private_files_are_never_read(bench: Bench, editor: Client) -> None:
-    editor.open("SECRET=1\n", uri="file:///work/.env.local")
-    assert await editor.ask(0, 7, uri="file:///work/.env.local") == []
+    editor.open("SECRET=1\n", uri="file:///project/.env.local")
+    assert await editor.ask(0, 7, uri="file:///project/.env.local") == []
     editor.open("a = 1\n")
     await editor.ask(0, 5)
     assert bench.script.requests[0].buffers == ()
 
 
 async def test_other_files_of_the_language_are_there_to_look_up(bench: Bench, editor: Client) -> None:
-    editor.open("one = 1\n", uri="file:///work/one.py")
-    editor.open("two = 2\n", uri="file:///work/two.py")
-    editor.open("fn three() {}\n", uri="file:///work/three.rs", language="rust")
+    editor.open("one = 1\n", uri="file:///project/one.py")
+    editor.open("two = 2\n", uri="file:///project/two.py")
+    editor.open("fn three() {}\n", uri="file:///project/three.rs", language="rust")
     editor.open("a = 1\n")
     await editor.ask(0, 5)
     assert [buffer.text for buffer in bench.script.requests[0].buffers] == ["two = 2\n", "one = 1\n"]

@@ -36,7 +36,9 @@ class Running(Client):
     async def start(self, settings: dict[str, Any], cache: Path) -> None:
         config = cache / "slipstream.toml"
         lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
-        config.write_text("\n".join(("[log]", 'format = "json"', 'level = "debug"', "[lsp]", *lines)))
+        config.write_text(
+            "\n".join(("[drafts]", 'kind = "lookup"', "[log]", 'format = "json"', 'level = "debug"', "[lsp]", *lines))
+        )
         environment = os.environ | {"SLIPSTREAM_CACHE": str(cache)}
         await self.start_io(sys.executable, "-m", "cli", "lsp", "--config", str(config), env=environment)
         assert self._server is not None

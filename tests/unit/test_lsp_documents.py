@@ -24,7 +24,7 @@ def documents(**changes: object) -> Documents:
 
 
 def opened(kept: Documents, name: str, text: str = "a = 1\n", language: str = "python") -> Document:
-    return kept.open(uri=f"file:///work/{name}", language_id=language, version=1, text=text)
+    return kept.open(uri=f"file:///project/{name}", language_id=language, version=1, text=text)
 
 
 def test_a_closed_document_is_freed() -> None:
@@ -33,21 +33,21 @@ def test_a_closed_document_is_freed() -> None:
     gone = weakref.ref(text)
     opened(kept, "a.py", text)
     del text
-    kept.close("file:///work/a.py")
+    kept.close("file:///project/a.py")
     gc.collect()
     assert gone() is None
     assert len(kept) == 0
-    kept.close("file:///work/a.py")
+    kept.close("file:///project/a.py")
 
 
 def test_the_one_not_used_for_longest_makes_room() -> None:
     kept = documents()
     for name in ("a.py", "b.py", "c.py"):
         opened(kept, name)
-    kept.get("file:///work/a.py")
+    kept.get("file:///project/a.py")
     opened(kept, "d.py")
     assert len(kept) == 3
-    assert kept.get("file:///work/b.py") is None
+    assert kept.get("file:///project/b.py") is None
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_others_are_of_the_language_not_silent_and_latest_first() -> None:
     opened(kept, "e.py", "\0")
     opened(kept, "f.rs", language="rust")
     mine = opened(kept, "g.py")
-    kept.get("file:///work/a.py")
-    assert [other.path for other in kept.others(mine)] == ["/work/a.py", "/work/d.py", "/work/b.py"]
+    kept.get("file:///project/a.py")
+    assert [other.path for other in kept.others(mine)] == ["/project/a.py", "/project/d.py", "/project/b.py"]
 
 
 @pytest.mark.timeout(60)
