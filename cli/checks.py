@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import platform
 import sys
@@ -88,7 +89,7 @@ def processor() -> Finding:
 
 def model(settings: TargetSettings, cache: Path) -> Finding:
     from target_server.errors import ModelUnavailable
-    from target_server.store import DEFAULT, locate
+    from target_server.store import DEFAULT, FETCH_REMEDY, locate
 
     if settings.model != DEFAULT and not Path(settings.model).expanduser().is_dir():
         return Finding(name="model", state="warn", detail=f"{settings.model}: a hub id, not looked up here")
@@ -96,7 +97,25 @@ def model(settings: TargetSettings, cache: Path) -> Finding:
         located = locate(settings.model, cache)
     except ModelUnavailable as error:
         return Finding(name="model", state="fail", detail=error.what, remedy=error.remedy)
+    damaged = _damaged(located.folder)
+    if damaged:
+        return Finding(
+            name="model", state="fail", detail=f"{', '.join(damaged)} changed since it was fetched", remedy=FETCH_REMEDY
+        )
     return Finding(name="model", state="ok", detail=f"{located.name} {located.revision}".rstrip())
+
+
+def _damaged(folder: Path) -> list[str]:
+    """Files of a fetched model that don't have the digest they were written with; a folder of the user's has none."""
+    from target_server.store import manifest_of
+
+    manifest = manifest_of(folder) or {"files": {}}
+    damaged = []
+    for name, file in manifest["files"].items():
+        with (folder / name).open("rb") as data:
+            if hashlib.file_digest(data, "sha256").hexdigest() != file["sha256"]:
+                damaged.append(name)
+    return damaged
 
 
 def cache_writable(cache: Path) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import pty
@@ -108,6 +109,17 @@ async def test_the_doctor_says_what_to_do(slipstream: CommandLine) -> None:
     broken = await slipstream("doctor")
     assert broken.code == 1
     assert "slipstream.toml: lsp.seed: must be from 0 to 2**64 - 1, got -1" in broken.out
+
+
+async def test_the_doctor_sees_a_damaged_model(slipstream: CommandLine) -> None:
+    folder = slipstream.folder / "cache" / "models" / "default"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{ }")
+    kept = {"config.json": {"bytes": 3, "sha256": hashlib.sha256(b"{\n}").hexdigest()}}
+    (folder / "manifest.json").write_text(json.dumps({"revision": "0", "files": kept}))
+    outcome = await slipstream("doctor")
+    assert outcome.code == 1
+    assert "fail  model            config.json changed since it was fetched" in outcome.out
 
 
 async def test_a_table_is_built_for_the_tokenizer_given(slipstream: CommandLine, tiny_model_folder: Path) -> None:
