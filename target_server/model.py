@@ -62,10 +62,14 @@ class Model:
         self.pads_to_capacity = False
 
     @torch.inference_mode()
-    def prefill(self, slot: int, start: int, tokens: Sequence[int]) -> None:
-        """Cache the keys and values of at most `prefill_rows` tokens from position `start`, a multiple of that."""
+    def prefill(self, slot: int, start: int, tokens: Sequence[int]) -> Tensor:
+        """Cache the keys and values of at most `prefill_rows` tokens from position `start`, a multiple of that.
+
+        Answers the last hidden states, [prefill_rows, width]: they hold NaN wherever the cache was given any.
+        """
         rows, step = self._step(slot, start, tokens, self.shape.prefill_rows)
-        self._decoder(**rows, use_cache=False, slipstream=step)
+        hidden: Tensor = self._decoder(**rows, use_cache=False, slipstream=step).last_hidden_state
+        return hidden[0]
 
     @torch.inference_mode()
     def decode(self, slot: int, start: int, tokens: Sequence[int]) -> Tensor:

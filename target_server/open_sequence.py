@@ -168,7 +168,13 @@ class OpenSequence:
         tokens, rows = self._request.prompt[:-1], self._model.shape.prefill_rows
         for start in range(0, len(tokens), rows):
             chunk = tokens[start : start + rows]
-            await self._on_device(partial(self._model.prefill, self._lease.slot, start, chunk))
+            await self._on_device(partial(self._fill, start, chunk))
+
+    def _fill(self, start: int, chunk: tuple[int, ...]) -> None:
+        """On the device thread: a chunk of the prompt. A sequence may end before any decode step shows its NaN."""
+        hidden = self._model.prefill(self._lease.slot, start, chunk)
+        if torch.isnan(hidden.sum()):
+            self._spoiled = True
 
     def _judge(self, start: int, block: tuple[int, ...], draft: Draft) -> Verdict:
         """On the device thread: the step, and the decision on it."""

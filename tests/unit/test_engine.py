@@ -231,6 +231,29 @@ async def test_nan_fails_the_request_and_does_not_reach_the_next_owner_of_the_sl
         assert tokens_of((await decode_plainly(engine, request_))[0]) == before
 
 
+async def test_nan_of_a_prompt_does_not_outlive_a_sequence_that_never_decoded(engine: Engine, request_) -> None:
+    before = tokens_of((await decode_plainly(engine, request_))[0])
+    prefill, filled = engine._model.prefill, asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def poison(slot: int, start: int, tokens: Sequence[int]) -> torch.Tensor:
+        hidden = prefill(slot, start, tokens).clone()
+        engine._model.cache._values[0][slot] = float("nan")
+        hidden[:] = float("nan")
+        loop.call_soon_threadsafe(filled.set)
+        return hidden
+
+    engine._model.prefill = poison
+    for _ in range(2):
+        filled.clear()
+        async with engine.open(request_):
+            await filled.wait()
+        await until_free(engine, 2)
+    engine._model.prefill = prefill
+    for _ in range(2):
+        assert tokens_of((await decode_plainly(engine, request_))[0]) == before
+
+
 async def test_nan_in_rows_that_are_not_asked_for_does_no_harm(engine: Engine, request_) -> None:
     before = tokens_of((await decode_plainly(engine, request_))[0])
     decode = engine._model.decode
