@@ -138,7 +138,6 @@ class Engine:
             lease=lease,
             clock=self._clock,
             drafting=self._drafting,
-            run_tokens=self._settings.run_tokens,
         )
         try:
             yield opened

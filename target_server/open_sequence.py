@@ -28,6 +28,7 @@ from decoding.errors import (
 )
 from decoding.noise import NOISE_VERSION
 from decoding.sequence import Sequence
+from decoding.stopping import MAX_OUTPUT_TOKENS
 from decoding.verdict import DecodeRequest, Finished, FinishReason, Opened, Verdict
 from target_server.device import Device, Ran
 from target_server.guarded_drafts import Drafting, GuardedDrafts
@@ -64,7 +65,6 @@ class OpenSequence:
         lease: Lease,
         clock: Callable[[], float],
         drafting: Drafting,
-        run_tokens: int,
     ) -> None:
         self._request = request
         self._sequence = sequence
@@ -73,7 +73,6 @@ class OpenSequence:
         self._lease = lease
         self._clock = clock
         self._drafting = drafting
-        self._run_tokens = run_tokens
         self._loop = asyncio.get_running_loop()
         self._tokens: list[int] = []
         self._queue_us = lease.queue_us
@@ -127,8 +126,8 @@ class OpenSequence:
 
     async def run(self, limit: int, *, drafter: str = "") -> AsyncIterator[Verdict]:
         """Loop here for at most `limit` tokens. Raises as `verify`; InvalidSetting for a drafter that isn't there."""
-        if not 1 <= limit <= self._run_tokens:
-            raise InvalidSetting("run.limit", f"must be from 1 to {self._run_tokens}, got {limit}")
+        if not 1 <= limit <= MAX_OUTPUT_TOKENS:
+            raise InvalidSetting("run.limit", f"must be from 1 to {MAX_OUTPUT_TOKENS}, got {limit}")
         drafts = self._open_drafts(drafter)
         left = limit
         while left and self._sequence.finish is None:

@@ -88,7 +88,7 @@ class TargetServer:
             clock=time.monotonic,
             draw_bits=secrets.randbits,
         )
-        services.add_target_servicer(TargetService(calls=calls, metrics=self.metrics, settings=settings), self._grpc)
+        services.add_target_servicer(TargetService(calls=calls, metrics=self.metrics), self._grpc)
         services.add_completion_servicer(
             CompletionService(
                 calls=calls, metrics=self.metrics, gates=GateBook(gate_rules), guard=guard, budget=budget

@@ -18,18 +18,14 @@ from target_server.account import Account, watched
 from target_server.calls import REQUEST_ID_KEY, Calls, Context
 from target_server.lifecycle import Served
 from target_server.metrics import Metrics, Moved
-from target_server.settings import TargetSettings
 
 
 class TargetService(services.TargetServicer):
     """`now` is in seconds since the epoch, to date the changes of clients' gates."""
 
-    def __init__(
-        self, *, calls: Calls, metrics: Metrics, settings: TargetSettings, now: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, *, calls: Calls, metrics: Metrics, now: Callable[[], float] = time.time) -> None:
         self._calls = calls
         self._metrics = metrics
-        self._settings = settings
         self._now = now
 
     async def Describe(  # noqa: N802 - the contract's name
@@ -105,8 +101,6 @@ class TargetService(services.TargetServicer):
             )
 
     async def _check_run(self, run: RunMessage, language: str, served: Served) -> None:
-        if run.limit > self._settings.run_tokens:
-            raise LimitExceeded("run.limit", limit=self._settings.run_tokens, unit="tokens", got=run.limit)
         if run.drafter and served.drafters.named(language, run.drafter) is None:
             names = sorted(name for of, name in served.description.drafters if of == language)
             raise InvalidSetting(

@@ -29,7 +29,6 @@ class TargetSettings:
     What a request may take:
         context_tokens: prompt and output together, 16 or more; the model's own context length bounds it.
         prompt_tokens: of one prompt, under context_tokens.
-        run_tokens: that one `Run` may ask for, 1 to 4096.
         message_bytes: of one gRPC message, 64 KiB to 64 MiB.
         request_timeout_s: seconds a sequence may stay open, whatever the client's deadline.
 
@@ -57,7 +56,6 @@ class TargetSettings:
     http_port: int = 50152
     context_tokens: int = 2048
     prompt_tokens: int = 1792
-    run_tokens: int = 4096
     message_bytes: int = 4 * 2**20
     request_timeout_s: float = 120.0
     sessions: int = 4
@@ -92,7 +90,6 @@ class TargetSettings:
         within("http_port", 0, 65535)
         within("context_tokens", 16, 2**20)
         within("prompt_tokens", 1, self.context_tokens - 1)
-        within("run_tokens", 1, 4096)
         within("message_bytes", 2**16, 2**26)
         within("request_timeout_s", 0.001, 86_400)
         within("sessions", 1, 1024)

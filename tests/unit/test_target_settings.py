@@ -33,7 +33,6 @@ def test_defaults_are_valid_and_loopback() -> None:
         ("context_tokens", 15),
         ("prompt_tokens", 2048),
         ("prompt_tokens", 0),
-        ("run_tokens", 4097),
         ("message_bytes", 1000),
         ("request_timeout_s", 0.0),
         ("request_timeout_s", float("nan")),
