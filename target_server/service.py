@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -101,7 +102,8 @@ class TargetService(services.TargetServicer):
             )
 
     async def _check_run(self, run: RunMessage, language: str, served: Served) -> None:
-        if run.drafter and served.drafters.named(language, run.drafter) is None:
+        # Off the loop: it may read a table. The engine then finds it in memory.
+        if run.drafter and await asyncio.to_thread(served.drafters.named, language, run.drafter) is None:
             names = sorted(name for of, name in served.description.drafters if of == language)
             raise InvalidSetting(
                 "run.drafter", f"must be empty or one of this language's: {', '.join(names) or 'none'}"
