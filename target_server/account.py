@@ -28,7 +28,7 @@ from target_server.metrics import Metrics, Settled
 
 
 class Account:
-    """Mutable, of one request; made when its first message arrives.
+    """Mutable, of one request; made when its call arrives, which may be a little before its first message.
 
     method: "decode" or "complete".
     clock: seconds, monotonic.
