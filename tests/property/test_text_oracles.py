@@ -76,9 +76,14 @@ def whole_text_oracle(pieces: list[bytes | int], rules: StopRules) -> tuple[str,
 
 
 def unfinished(tail: bytes) -> bool:
-    """Whether these bytes are a proper beginning of some character's UTF-8."""
-    beginnings = {character.encode()[:length] for character in "éह€🙂\ud7ff\U0010ffff" for length in (1, 2, 3)}
-    return tail in beginnings and not is_whole(tail)
+    """Whether these bytes are a proper beginning of some character's UTF-8: more bytes make one character of them."""
+    nexts = (0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF)  # the borders of what may follow a first byte
+    endings = [bytes([first, *(0x80,) * more]) for first in nexts for more in range(3)]
+    return bool(tail) and not is_whole(tail) and any(is_character(tail + ending) for ending in endings)
+
+
+def is_character(spelled: bytes) -> bool:
+    return is_whole(spelled) and len(spelled.decode()) == 1
 
 
 def is_whole(tail: bytes) -> bool:
