@@ -111,6 +111,8 @@ class EditorServer(LanguageServer):
                     log.warning("message skipped", limit=max_message_bytes, unit="bytes")
                     continue
                 protocol.receive(body)
+                # A request's task begins here: it must see the document as it is before the next one.
+                await asyncio.sleep(0)
                 if protocol.exit_code is not None:
                     return protocol.exit_code
             return 0
