@@ -13,8 +13,13 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 
+import structlog
+
+log = structlog.get_logger()
+
 MAX_UNSENT_BYTES = 16 * 2**20
 _READ_BYTES = 2**16
+_LONGEST_LENGTH = 18  # digits of a Content-Length that are taken for a number
 
 
 async def frames(reader: asyncio.StreamReader, *, max_bytes: int) -> AsyncIterator[bytes | None]:
@@ -26,6 +31,7 @@ async def frames(reader: asyncio.StreamReader, *, max_bytes: int) -> AsyncIterat
         while True:
             length = _length(await reader.readuntil(b"\r\n\r\n"))
             if length is None:
+                log.warning("stream out of step", problem="a header without a Content-Length that can be")
                 return
             if length <= max_bytes:
                 yield await reader.readexactly(length)
@@ -40,8 +46,9 @@ async def frames(reader: asyncio.StreamReader, *, max_bytes: int) -> AsyncIterat
 def _length(header: bytes) -> int | None:
     for line in header.split(b"\r\n"):
         name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-length" and value.strip().isdigit():
-            return int(value)
+        digits = value.strip()
+        if name.strip().lower() == b"content-length" and digits.isdigit() and len(digits) <= _LONGEST_LENGTH:
+            return int(digits)
     return None
 
 
