@@ -148,6 +148,8 @@ class Gate:
             return ()
         if self.state is GateState.SPECULATING:
             return self._watch(outcome)
+        if outcome.probe and not outcome.emitted:
+            self._since_probe = self._rules.probe_every  # stopped before it could show anything: the next one probes
         # What else speculated was decided before the fallback: its evidence has been acted upon.
         return self._weigh(outcome) if outcome.probe and outcome.judged else ()
 

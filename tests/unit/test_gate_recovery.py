@@ -59,9 +59,16 @@ def test_a_probe_slower_than_plain_is_bad() -> None:
 
 def test_a_probe_that_judged_nothing_or_never_records_blocks_nothing() -> None:
     subject = fallen()
-    assert feed(subject, RequestOutcome(speculated=True, probe=True)) == []
+    assert feed(subject, RequestOutcome(speculated=True, probe=True, emitted=9)) == []
     for _ in range(10):
         assert [subject.decide().probe for _ in range(4)] == [False, False, False, True]
+
+
+def test_a_probe_stopped_before_its_first_token_is_made_up_for_by_the_next_request() -> None:
+    subject = fallen()
+    assert [subject.decide().probe for _ in range(4)] == [False, False, False, True]
+    assert feed(subject, RequestOutcome(speculated=True, probe=True)) == []
+    assert [subject.decide().probe for _ in range(5)] == [True, False, False, False, True]
 
 
 # requests in flight
