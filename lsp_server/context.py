@@ -14,16 +14,18 @@ from drafts.vocabulary import Vocabulary
 from lsp_server.suggestion import Buffer, CompletionRequest
 from slipstream.description import TargetDescription
 
-LEAST_BUDGET = 16  # tokens of prompt, however small the target's context
 CHARACTERS_A_TOKEN = 12  # of a prefix that are looked at; code has three to four
 
 
 def prompt_tokens(
     request: CompletionRequest, language: str, vocabulary: Vocabulary, description: TargetDescription
 ) -> tuple[int, ...]:
-    """The prompt, within the request's budget and the target's limits, with room for the output."""
-    room = description.context_length - request.stop.max_tokens
-    budget = min(request.prompt_tokens, description.limits.prompt_tokens, max(room, LEAST_BUDGET))
+    """The prompt, within the request's budget and the target's limits, with room for the output.
+
+    An output that may be long leaves the prompt half of the context: it seldom gets that long, and is nothing without.
+    """
+    room = max(description.context_length - request.stop.max_tokens, description.context_length // 2)
+    budget = min(request.prompt_tokens, description.limits.prompt_tokens, room)
     shared = description.fim is not None and request.suffix
     prefix = steady_end(request.prefix, vocabulary, budget * 3 // 4 if shared else budget)
     prompt = Prompt(prefix=prefix, suffix=request.suffix, language=language, path=request.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def test_a_text_of_one_line_still_gives_a_prompt(vocabulary: Vocabulary) -> None
 
 @pytest.mark.parametrize(
     ("context_length", "prompt_limit", "budget", "least"),
-    [(1000, 900, 300, 300), (1000, 100, 300, 100), (200, 900, 300, 136), (70, 900, 300, 16)],
+    [(1000, 900, 300, 300), (1000, 100, 300, 100), (200, 900, 300, 136), (70, 900, 300, 35), (2, 900, 300, 1)],
 )
 def test_the_prompt_keeps_every_limit(
     vocabulary: Vocabulary, source: str, context_length: int, prompt_limit: int, budget: int, least: int
@@ -95,6 +96,12 @@ def test_the_prompt_keeps_every_limit(
     tokens = prompt_tokens(request(source, budget), "python", vocabulary, description)
     assert 0 < len(tokens) <= least
     assert source.endswith(vocabulary.decode(tokens))
+
+
+def test_a_long_output_leaves_the_prompt_half_of_the_context(vocabulary: Vocabulary, source: str) -> None:
+    long = dataclasses.replace(request(source, 300), stop=StopRules(max_tokens=4096))
+    tokens = prompt_tokens(long, "python", vocabulary, described(vocabulary, context_length=400))
+    assert 150 <= len(tokens) <= 200
 
 
 async def test_a_files_tokens_are_kept_until_its_text_changes(vocabulary: Vocabulary) -> None:
