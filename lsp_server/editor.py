@@ -16,6 +16,7 @@ from lsprotocol import types
 
 from decoding.errors import DeadlineExceeded, SlipstreamError, TargetUnavailable
 from decoding.traces import trace
+from drafts.detection import CONTENT_CHARACTERS, detect
 from lsp_server import notifications
 from lsp_server.context import CHARACTERS_A_TOKEN
 from lsp_server.documents import Change, Document, Documents, Silence, Window
@@ -145,7 +146,8 @@ class Editor:
             request_id=request_id,
             prefix=window.prefix,
             suffix=window.suffix,
-            language_id=document.language_id,
+            # The window may begin far below the lines that tell.
+            language_id=detect(document.language_id, document.path, document.beginning(CONTENT_CHARACTERS)),
             path=document.path,
             buffers=self._buffers(document, settings),
             buffer_tokens=settings.buffer_tokens,

@@ -305,6 +305,15 @@ async def test_blank_documents_get_nothing(bench: Bench, editor: Client) -> None
     assert bench.script.requests == []
 
 
+async def test_the_first_lines_tell_the_language_however_far_down_the_cursor_is(bench: Bench) -> None:
+    async with connected(bench.port) as client:
+        await client.begin({"prompt_tokens": 16})
+        client.open("#!/usr/bin/env ruby\n" + "x = 1 + 2\n" * 90 + "y", uri="file:///project/run", language="plaintext")
+        await client.ask(91, 1, uri="file:///project/run")
+    assert "ruby" not in bench.script.requests[0].prefix
+    assert bench.script.requests[0].language_id == "ruby"
+
+
 async def test_an_untitled_document_is_completed(bench: Bench, editor: Client) -> None:
     editor.open("a = 1\n", uri="untitled:Untitled-1")
     assert len(await editor.ask(0, 5, uri="untitled:Untitled-1")) == 1
