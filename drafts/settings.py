@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from decoding.errors import InvalidSetting
+from drafts.languages import KNOWN_LANGUAGES, PLAINTEXT
 
 KINDS = ("mix", "lookup", "ngram", "none")
 
@@ -45,6 +47,11 @@ class DraftSettings:
         ):
             if kind not in KINDS:
                 raise InvalidSetting(f"drafts.{name}", f"must be one of {', '.join(KINDS)}, got {kind!r}")
+        for language in self.kinds:
+            if language not in (*KNOWN_LANGUAGES, PLAINTEXT):
+                close = get_close_matches(language, KNOWN_LANGUAGES, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(KNOWN_LANGUAGES)}, {PLAINTEXT}"
+                raise InvalidSetting(f"drafts.kinds.{language}", f"is not the id of a language; {hint}")
         if not 0.0 <= self.least_confidence <= 1.0:
             raise InvalidSetting("drafts.least_confidence", f"must be from 0 to 1, got {self.least_confidence}")
         self._within("least_match", 1, 16)

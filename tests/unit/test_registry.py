@@ -127,6 +127,7 @@ def test_tables_in_memory_are_bounded(folder: Path, vocabulary: Vocabulary) -> N
     [
         ("drafts.kind", {"kind": "medusa"}),
         ("drafts.kinds.go", {"kinds": {"go": "best"}}),
+        ("drafts.kinds.markdwn: is not the id of a language; did you mean markdown?", {"kinds": {"markdwn": "none"}}),
         ("drafts.least_confidence", {"least_confidence": 1.5}),
         ("drafts.least_match", {"least_match": 0}),
         ("drafts.longest_match", {"least_match": 4, "longest_match": 3}),
