@@ -112,6 +112,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise ConfigProblem(path, "", f"is not UTF-8, at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigProblem(path, "", f"is not TOML: {error}") from error  # which says line and column
+    except RecursionError as error:
+        raise ConfigProblem(path, "", "is nested too deep") from error
 
 
 def _fitted(kind: Any, place: str, value: object, folder: Path) -> Any:
@@ -133,6 +135,8 @@ def _fitted(kind: Any, place: str, value: object, folder: Path) -> Any:
     wanted = str if kind is Path else kind
     if type(value) is not wanted:
         raise _wrong(_NAMES[wanted], place, value)
+    if isinstance(value, str) and "\0" in value:
+        raise InvalidSetting(place, "must not hold a zero character")
     return folder / Path(str(value)).expanduser() if kind is Path else value
 
 

@@ -78,6 +78,8 @@ def test_an_empty_file_means_the_defaults(write: Write) -> None:
         ("[lsp]\ntemperature = -1", "lsp.temperature: must be 0 (greedy) or from 0.001 to 100, got -1.0"),
         ("[gate]\nfloor = 0.9", "gate.floor: must be from 0 to threshold (0.7), got 0.9"),
         ("[target]\nport = 99999", "target.port: must be from 0 to 65535, got 99999"),
+        ('[drafts]\ntables = "a\\u0000b"', "drafts.tables: must not hold a zero character"),
+        ("a = " + "[" * 50_000, "is nested too deep"),
         ("[target]\nport = x", "is not TOML: Invalid value (at line 2, column 8)"),
     ],
 )
