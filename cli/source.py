@@ -14,8 +14,12 @@ def read_source(path: Path, *, max_bytes: int, private: tuple[str, ...]) -> str:
 
     private: patterns of names that are never shown to a target. Raises UnreadableFile.
     """
+    try:
+        names = (path.name, path.resolve().name)  # what a link leads to is as private as the file itself
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UnreadableFile(path, "can't be found") from error
     for pattern in private:
-        if fnmatch(path.name, pattern):
+        if any(fnmatch(name, pattern) for name in names):
             raise UnreadableFile(path, f"is private: its name matches {pattern!r} of lsp.private")
     try:
         if path.is_dir():

@@ -47,6 +47,9 @@ def test_a_missing_file_a_folder_and_a_private_file_are_refused(tmp_path: Path) 
     (tmp_path / ".env").write_text("KEY=1")
     with pytest.raises(UnreadableFile, match="is private"):
         read(tmp_path / ".env")
+    (tmp_path / "link.py").symlink_to(".env")
+    with pytest.raises(UnreadableFile, match="is private"):
+        read(tmp_path / "link.py")
 
 
 @pytest.mark.parametrize(
