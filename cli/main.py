@@ -6,6 +6,7 @@ configuration; messages go to standard error, without tracebacks.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from cli import complete, demo, doctor, drafts, models, serving
 from cli.errors import FAILED, exit_code
 from decoding.errors import SlipstreamError
 from decoding.traces import trace
+
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # which nobody else can name: standard output's
 
 app = typer.Typer(
     name="slipstream",
@@ -56,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         typer.echo(f"slipstream: {error}", err=True)
         sys.exit(exit_code(error))
     except Exception as error:  # a bug: say where it is, without what it choked on
+        if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
+            typer.echo(f"slipstream: {error.strerror}", err=True)
+            sys.exit(FAILED)
         lines = trace(error)
         typer.echo(f"slipstream: internal error, please report it: {lines[0]}{lines[-1]}", err=True)
         sys.exit(FAILED)

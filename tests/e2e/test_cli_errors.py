@@ -128,3 +128,18 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
     assert "Streamed speculative code completion" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("slipstream 0.")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_to_a_full_disk_is_no_bug_of_ours(slipstream: CommandLine) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            slipstream.command("doctor", "--target", "127.0.0.1:1"),
+            cwd=slipstream.folder,
+            env=slipstream.environment | {"PYTHONUNBUFFERED": "1"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert process.returncode == 1
+    assert process.stderr.decode() == "slipstream: No space left on device\n"
