@@ -75,8 +75,15 @@ def packages() -> Finding:
 
 
 def processor() -> Finding:
-    import torch
-
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # OSError: of its shared libraries
+        return Finding(
+            name="processor",
+            state="fail",
+            detail=f"torch can't be loaded ({type(error).__name__})",
+            remedy="run `make setup` again",
+        )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     accelerator = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no accelerator"
     return Finding(
