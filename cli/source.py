@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatch
 from pathlib import Path
 
 from cli.errors import UnreadableFile, UsageProblem
+from lsp_server.documents import private_pattern
 from lsp_server.positions import split_lines, without_terminator
 
 
@@ -18,8 +18,8 @@ def read_source(path: Path, *, max_bytes: int, private: tuple[str, ...]) -> str:
         names = (path.name, path.resolve().name)  # what a link leads to is as private as the file itself
     except (OSError, RuntimeError, ValueError) as error:
         raise UnreadableFile(path, "can't be found") from error
-    for pattern in private:
-        if any(fnmatch(name, pattern) for name in names):
+    for name in names:
+        if pattern := private_pattern(name, private):
             raise UnreadableFile(path, f"is private: its name matches {pattern!r} of lsp.private")
     try:
         if path.is_dir():

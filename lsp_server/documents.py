@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from urllib.parse import unquote, urlsplit
 
 from lsp_server.positions import PositionEncoding, paired, split_line, split_lines, units
@@ -51,7 +51,7 @@ class Document:
         self, *, uri: str, language_id: str, version: int, text: str, max_bytes: int, private: bool = False
     ) -> None:
         self.uri = uri
-        self.path = unquote(urlsplit(uri).path)
+        self.path = path_of(uri)
         self.language_id = language_id
         self.version = version
         self.size = 0
@@ -145,14 +145,13 @@ class Documents:
         return len(self._open)
 
     def open(self, *, uri: str, language_id: str, version: int, text: str) -> Document:
-        name = unquote(urlsplit(uri).path).rsplit("/", 1)[-1]
         document = Document(
             uri=uri,
             language_id=language_id,
             version=version,
             text=text,
             max_bytes=self._max_bytes,
-            private=any(fnmatch(name, pattern) for pattern in self._private),
+            private=private_pattern(path_of(uri).rsplit("/", 1)[-1], self._private) is not None,
         )
         self._open[uri] = document
         self._open.move_to_end(uri)
@@ -175,6 +174,19 @@ class Documents:
             same_language = other.language_id == document.language_id
             if other is not document and same_language and other.silence is None:
                 yield other
+
+
+def path_of(uri: str) -> str:
+    """The path that a URI names; all of it where it isn't one."""
+    try:
+        return unquote(urlsplit(uri).path)
+    except ValueError:
+        return uri
+
+
+def private_pattern(name: str, patterns: Iterable[str]) -> str | None:
+    """The first pattern that makes a file of this name private, in whatever case either is written."""
+    return next((pattern for pattern in patterns if fnmatchcase(name.lower(), pattern.lower())), None)
 
 
 _PAST_ANY_LINE = 2**31

@@ -42,7 +42,7 @@ class LspSettings:
         buffer_tokens: taken of each of them at most, 0 to 1048576.
 
     Documents:
-        private: patterns of file names that are never read, nor shown to the target.
+        private: patterns of file names, in any case, that are never read, nor shown to the target.
         max_document_bytes: a larger file gets no suggestions; UTF-8 bytes, 1 to 64 MiB.
         max_open_documents: 1 to 4096; beyond them the one not used for longest is forgotten.
 
@@ -65,7 +65,10 @@ class LspSettings:
     placement: str = "edge"
     buffer_documents: int = 4
     buffer_tokens: int = 4096
-    private: tuple[str, ...] = (".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*")
+    private: tuple[str, ...] = (
+        *(".env", ".env.*", "*.env", ".envrc", ".netrc", ".npmrc", ".pypirc", "credentials"),
+        *("*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*"),
+    )
     max_document_bytes: int = 2 * 2**20
     max_open_documents: int = 128
     host: str = "127.0.0.1"

@@ -9,6 +9,7 @@ import pytest
 
 from lsp_server.documents import Change, Document, Documents, Silence
 from lsp_server.positions import PositionEncoding
+from lsp_server.settings import LspSettings
 
 UTF16 = PositionEncoding.UTF16
 
@@ -100,3 +101,17 @@ def test_a_long_line_without_breaks_is_no_trap() -> None:
     document = Document(uri="file:///a.js", language_id="javascript", version=1, text=text, max_bytes=2**22)
     document.apply([Change(text="y", start=(0, 5), end=(0, 5))], version=2, encoding=UTF16)
     assert document.text()[5] == "y"
+
+
+@pytest.mark.parametrize(
+    "name", [".env", ".ENV", "prod.env", ".env.local", ".envrc", ".netrc", "server.PEM", "id_ecdsa", "untitled:.env"]
+)
+def test_what_is_private_by_default(name: str) -> None:
+    kept = documents(private=LspSettings().private)
+    uri = name if ":" in name else f"file:///project/{name}"
+    assert kept.open(uri=uri, language_id="x", version=1, text="KEY=1\n").silence is Silence.PRIVATE
+
+
+def test_a_uri_that_is_none_opens_a_document_like_others() -> None:
+    document = documents().open(uri="http://[bad/a.py", language_id="python", version=1, text="a = 1\n")
+    assert (document.silence, document.path) == (None, "http://[bad/a.py")
