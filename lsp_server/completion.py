@@ -129,9 +129,12 @@ class CompletionService:
         making = None
         if drafter is not None and plan.mode is Mode.EDGE:
             making = asyncio.create_task(self._drafting(drafter, request, decode, vocabulary))  # while the target opens
+        report = self.gating.report(plan)
+        reached = False
         try:
             left = request.deadline_s - (self._clock() - start) / 1e9
-            async with self._target.open(decode, gate=self.gating.report(plan), timeout_s=left) as verifier:
+            async with self._target.open(decode, gate=report, timeout_s=left) as verifier:
+                reached, opened = True, verifier.opened
                 drafting = None if making is None else await making
                 if making is not None and drafting is None:
                     session.stop_drafting(DraftStop.DRAFTER_FAILED)
@@ -142,8 +145,9 @@ class CompletionService:
                         output.take(chunk, self._clock())
                         if plan.overtaken:
                             session.stop_drafting(DraftStop.GATE)
-                opened = verifier.opened
         finally:
+            if not reached:
+                self.gating.untold(plan, report)
             if making is not None:
                 making.cancel()
             transitions = self.gating.record(plan, session)

@@ -39,7 +39,7 @@ class Plan:
 class Gating:
     def __init__(self, rules: GateRules) -> None:
         self.book = GateBook(rules)
-        self._unreported: dict[tuple[str, str], deque[GateEvent]] = {}
+        self._unreported: dict[tuple[str, str], deque[GateTransition]] = {}
 
     def plan(self, language: str, drafter: str, wanted: Mode) -> Plan:
         """Ask the drafter's gate whether a request that would like to draft may."""
@@ -49,14 +49,19 @@ class Gating:
         return Plan(mode=mode, drafter=drafter, gate=gate, decision=decision)
 
     def report(self, plan: Plan) -> GateReport | None:
-        """What to tell the target of the plan's gate; its changes are told once."""
+        """What to tell the target of the plan's gate. Its changes are told once; `untold` takes them back."""
         if plan.gate is None:
             return None
-        events = self._unreported.pop((plan.gate.language, plan.gate.drafter), ())
-        transitions = tuple(
-            GateTransition(before=event.before, after=event.after, reason=event.reason) for event in events
-        )
-        return GateReport(state=plan.gate.state, transitions=transitions)
+        changes = self._unreported.pop((plan.gate.language, plan.gate.drafter), ())
+        return GateReport(state=plan.gate.state, transitions=tuple(changes))
+
+    def untold(self, plan: Plan, report: GateReport | None) -> None:
+        """The report did not arrive, since no sequence was opened: its changes are told again, before newer ones."""
+        if plan.gate is not None and report is not None and report.transitions:
+            waiting = self._waiting(plan.gate)
+            newer = tuple(waiting)
+            waiting.clear()
+            waiting.extend((*report.transitions, *newer))
 
     def record(self, plan: Plan, session: Session) -> tuple[GateEvent, ...]:
         """Take in what a request came to, finished or not; the changes that it caused, each logged."""
@@ -64,10 +69,9 @@ class Gating:
             return ()
         events = plan.gate.record(session.outcome(probe=plan.decision.probe))
         if events:
-            waiting = self._unreported.setdefault(
-                (plan.gate.language, plan.gate.drafter), deque(maxlen=MAX_TRANSITIONS)
+            self._waiting(plan.gate).extend(
+                GateTransition(before=event.before, after=event.after, reason=event.reason) for event in events
             )
-            waiting.extend(events)
             self._forget()
         for event in events:
             log.info(
@@ -82,7 +86,10 @@ class Gating:
             )
         return events
 
+    def _waiting(self, gate: Gate) -> deque[GateTransition]:
+        return self._unreported.setdefault((gate.language, gate.drafter), deque(maxlen=MAX_TRANSITIONS))
+
     def _forget(self) -> None:
         """Drop what gates that are no longer in the book have to tell."""
         known = {(gate.language, gate.drafter) for gate in self.book.gates()}
-        self._unreported = {key: events for key, events in self._unreported.items() if key in known}
+        self._unreported = {key: changes for key, changes in self._unreported.items() if key in known}

@@ -33,12 +33,16 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
 
 
 class Near:
-    """The toy target as the editor's side sees one; keeps what it was told. `away`: can't be reached."""
+    """The toy target as the editor's side sees one; keeps what it was told.
+
+    away: can't be reached. shut: opens nothing.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.toy = ToyTarget(vocabulary)
         self.described = 0
         self.away = False
+        self.shut = False
         self.requests: list[DecodeRequest] = []
         self.gates: list[GateReport | None] = []
         self.timeouts: list[float | None] = []
@@ -57,6 +61,8 @@ class Near:
     async def open(
         self, request: DecodeRequest, *, gate: GateReport | None = None, timeout_s: float | None = None
     ) -> AsyncIterator[Verifier]:
+        if self.shut:
+            raise TargetUnavailable("shut")
         self.requests.append(request)
         self.gates.append(gate)
         self.timeouts.append(timeout_s)
@@ -160,6 +166,26 @@ async def test_the_gate_falls_back_is_told_once_and_recovers(vocabulary: Vocabul
     assert len(reports) == 30
     assert [(move.before, move.after) for report in reports for move in report.transitions] == changes
     assert {request.drafter for request in target.requests[30:]} == {"mix"}
+
+
+async def test_what_an_unreached_target_was_not_told_is_told_the_next(vocabulary: Vocabulary) -> None:
+    target = Near(vocabulary)
+    service = service_of(target, ToyDrafter(hostile=True), GateRules(floor_evidence=5, slower_margin=1e6))
+    result = await service.complete(request(1))
+    while not result.transitions:
+        result = await service.complete(request(2))
+    target.shut = True
+    for _ in range(2):
+        with pytest.raises(TargetUnavailable):
+            await service.complete(request(3))
+    target.shut = False
+    target.gates.clear()
+    for number in (4, 5):
+        await service.complete(request(number))
+    assert [[move.reason for move in gate.transitions] for gate in target.gates if gate is not None] == [
+        [move.reason for move in result.transitions],
+        [],
+    ]
 
 
 async def test_a_fallback_reaches_requests_that_are_under_way(vocabulary: Vocabulary) -> None:
