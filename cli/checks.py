@@ -47,10 +47,12 @@ def findings(config_file: Path | None, cache: Path, *, target: str | None) -> It
         yield Finding(name="configuration", state="fail", detail=str(error), remedy="mend the file named")
         return
     yield Finding(name="configuration", state="ok", detail=str(configuration.path or "none: defaults"))
-    yield model(configuration.target, cache)
+    asked = list(servers(configuration.target, settings, cache))
+    served = any(finding.name == "target" and finding.state == "ok" for finding in asked)
+    yield model(configuration.target, cache, needed=not served)
     yield cache_writable(cache)
     yield tables(configuration.drafts.tables)
-    yield from servers(configuration.target, settings, cache)
+    yield from asked
 
 
 def python() -> Finding:
@@ -94,7 +96,8 @@ def processor() -> Finding:
     )
 
 
-def model(settings: TargetSettings, cache: Path) -> Finding:
+def model(settings: TargetSettings, cache: Path, *, needed: bool) -> Finding:
+    """The configured model; one that is missing is a failure only where no target answers without it."""
     from target_server.errors import ModelUnavailable
     from target_server.store import DEFAULT, FETCH_REMEDY, locate
 
@@ -103,7 +106,7 @@ def model(settings: TargetSettings, cache: Path) -> Finding:
     try:
         located = locate(settings.model, cache)
     except ModelUnavailable as error:
-        return Finding(name="model", state="fail", detail=error.what, remedy=error.remedy)
+        return Finding(name="model", state="fail" if needed else "warn", detail=error.what, remedy=error.remedy)
     damaged = _damaged(located.folder)
     if damaged:
         return Finding(

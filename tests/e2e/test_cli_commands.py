@@ -99,6 +99,13 @@ async def test_the_doctor_is_content_with_a_model_and_a_target(
     assert checks["model"]["state"] == "ok"
 
 
+async def test_the_doctor_needs_no_model_where_a_target_answers(slipstream: CommandLine, running: Serving) -> None:
+    outcome = await slipstream("doctor", "--target", running.addresses.grpc)
+    assert outcome.code == 0, outcome.out
+    assert "warn  model" in outcome.out
+    assert "ok    target" in outcome.out
+
+
 async def test_the_doctor_says_what_to_do(slipstream: CommandLine) -> None:
     outcome = await slipstream("doctor", "--target", "127.0.0.1:1")
     assert outcome.code == 1
