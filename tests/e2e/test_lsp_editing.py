@@ -2,114 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
 
 import pytest
-import structlog
+from lsp_bench import Bench, lsp_serving
 from lsp_clients import URI, Client, connected
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from decoding.errors import TargetFailed, TargetUnavailable
-from decoding.session import Mode
-from decoding.stopping import FinishReason
-from decoding.verdict import Statistics
-from lsp_server.errors import AddressUnavailable
-from lsp_server.server import serve_tcp
 from lsp_server.settings import LspSettings
-from lsp_server.suggestion import CompletionRequest, CompletionResult, Piece, Progress
 
 CANARY = "canary_4711"
-
-
-class Script:
-    """Completes with `answer`, at once or when `let` is set; an exception is raised instead."""
-
-    def __init__(self) -> None:
-        self.requests: list[CompletionRequest] = []
-        self.cancelled: list[str] = []
-        self.begun = asyncio.Queue[str]()
-        self.stopped = asyncio.Queue[str]()
-        self.let = asyncio.Event()
-        self.let.set()
-        self.answer: str | Exception = "pass"
-
-    def warm(self) -> None:
-        pass
-
-    async def complete(
-        self, request: CompletionRequest, *, deliver: Callable[[Progress], None] = lambda _: None
-    ) -> CompletionResult:
-        self.requests.append(request)
-        self.begun.put_nowait(request.request_id)
-        try:
-            await self.let.wait()
-        except asyncio.CancelledError:
-            self.cancelled.append(request.request_id)
-            self.stopped.put_nowait(request.request_id)
-            raise
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        deliver(Progress(position=3, text=self.answer, pieces=(Piece(token=7, source="lookup", text=self.answer),)))
-        return CompletionResult(
-            request_id=request.request_id,
-            text=self.answer,
-            raw_text=self.answer,
-            tokens=(7,),
-            sources=("lookup",),
-            finish=FinishReason.TOKEN_LIMIT,
-            statistics=Statistics(prompt_tokens=3, drafted_tokens=1, judged_tokens=1, accepted_tokens=1),
-            language="python",
-            drafter="mix",
-            mode=Mode.EDGE,
-            gate=None,
-            transitions=(),
-            seed=2**64 - 1,
-            noise_version="test",
-            first_token_ms=1.0,
-            total_ms=2.0,
-        )
-
-
-class Bench:
-    """A running server, its script, and what it logged."""
-
-    def __init__(self, script: Script, port: int, log: list[dict[str, object]]) -> None:
-        self.script = script
-        self.port = port
-        self.log = log
-
-    def lines(self, event: str) -> list[dict[str, object]]:
-        return [line for line in self.log if line["event"] == event]
-
-
-@contextlib.asynccontextmanager
-async def serving(settings: LspSettings) -> AsyncIterator[Bench]:
-    script = Script()
-    port = asyncio.get_running_loop().create_future()
-    with structlog.testing.capture_logs() as log:
-        task = asyncio.create_task(serve_tcp(settings, lambda _: script, ready=port.set_result))
-        try:
-            yield Bench(script, await port, log)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with serving(LspSettings(port=0, max_document_bytes=1000, max_clients=2)) as running:
-        yield running
-
-
-@pytest.fixture
-async def editor(bench: Bench) -> AsyncIterator[Client]:
-    async with connected(bench.port) as client:
-        await client.begin()
-        yield client
 
 
 def place(item: types.InlineCompletionItem) -> tuple[int, int, int, int]:
@@ -240,7 +144,7 @@ async def test_cancelling_answers_so_and_stops_the_work(bench: Bench, editor: Cl
 
 
 async def test_a_late_suggestion_is_dropped() -> None:
-    async with serving(LspSettings(port=0, deadline_ms=1)) as bench, connected(bench.port) as client:
+    async with lsp_serving(LspSettings(port=0, deadline_ms=1)) as bench, connected(bench.port) as client:
         await client.begin()
         client.open("a = 1\n")
         bench.script.let.clear()
@@ -356,101 +260,3 @@ async def test_wrong_settings_fall_back_with_a_message_each(bench: Bench) -> Non
         request = bench.script.requests[1]
         assert (request.stop.max_tokens, request.stop.max_lines, request.drafting) == (9, 2, False)
         assert client.shown == []
-
-
-async def test_editors_do_not_see_each_other(bench: Bench, editor: Client) -> None:
-    async with connected(bench.port) as other:
-        await other.begin()
-        editor.open("a = 1\n")
-        assert await other.ask(0, 5) == []
-        await other.end()
-    assert len(await editor.ask(0, 5)) == 1
-
-
-async def test_one_client_too_many_is_refused(bench: Bench, editor: Client) -> None:
-    async with connected(bench.port) as second:
-        await second.begin()
-        reader, writer = await asyncio.open_connection("127.0.0.1", bench.port)
-        assert await reader.read() == b""
-        writer.close()
-    assert len(bench.lines("connection refused")) == 1
-
-
-async def test_a_vanished_editors_work_is_stopped(bench: Bench, editor: Client) -> None:
-    editor.open("a = 1\n")
-    async with connected(bench.port) as other:
-        await other.begin()
-        other.open("a = 1\n")
-        bench.script.let.clear()
-        answer = other.ask(0, 5)
-        request = await bench.script.begun.get()
-    answer.cancel()
-    other_answer = editor.ask(0, 5)
-    await bench.script.begun.get()
-    assert await bench.script.stopped.get() == request
-    bench.script.let.set()
-    assert len(await other_answer) == 1
-
-
-def framed(body: bytes) -> bytes:
-    return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-
-
-async def test_malformed_messages_are_answered_and_survived(bench: Bench) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", bench.port)
-
-    async def answer() -> dict[str, object]:
-        header = await reader.readuntil(b"\r\n\r\n")
-        length = int(header.split(b"Content-Length: ")[1].split(b"\r\n")[0])
-        found = json.loads(await reader.readexactly(length))
-        assert isinstance(found, dict)
-        return found
-
-    writer.write(framed(b"{" + CANARY.encode()))
-    assert (await answer())["error"]["code"] == types.ErrorCodes.ParseError  # type: ignore[index]
-    writer.write(framed(b'\xff\xfe"' + CANARY.encode()))
-    assert (await answer())["error"]["code"] == types.ErrorCodes.ParseError  # type: ignore[index]
-    writer.write(framed(b"[]"))
-    ask = {"jsonrpc": "2.0", "id": 5, "method": "textDocument/inlineCompletion", "params": {"position": CANARY}}
-    writer.write(framed(json.dumps(ask).encode()))
-    wrong = await answer()
-    assert (wrong["id"], wrong["error"]["code"]) == (5, types.ErrorCodes.InvalidParams)  # type: ignore[index]
-    unknown = {"jsonrpc": "2.0", "id": 6, "method": "textDocument/" + CANARY, "params": {}}
-    writer.write(framed(json.dumps(unknown).encode()))
-    assert (await answer())["error"]["code"] == types.ErrorCodes.MethodNotFound  # type: ignore[index]
-    change = {"jsonrpc": "2.0", "method": "textDocument/didChange", "params": {"textDocument": CANARY}}
-    writer.write(framed(json.dumps(change).encode()))
-    begin = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"capabilities": {}, "processId": None}}
-    writer.write(framed(json.dumps(begin).encode()))
-    assert "capabilities" in (await answer())["result"]  # type: ignore[operator]
-    writer.write(b"nonsense\r\n\r\n")
-    assert await reader.read() == b""
-    writer.close()
-    assert CANARY not in json.dumps(bench.log, default=str)
-
-
-async def test_a_message_over_the_limit_is_skipped() -> None:
-    async with serving(LspSettings(port=0, max_message_bytes=2**16)) as bench, connected(bench.port) as client:
-        await client.begin()
-        client.open("x" * 2**16, uri="file:///large.py")
-        client.open("a = 1\n")
-        assert await client.ask(0, 0, uri="file:///large.py") == []
-        assert len(await client.ask(0, 5)) == 1
-        assert len(bench.lines("message skipped")) == 1
-
-
-async def test_an_outage_is_one_line(bench: Bench, editor: Client) -> None:
-    editor.open("a = 1\n")
-    for _ in range(2):
-        bench.script.answer = TargetUnavailable("loading")
-        for _ in range(3):
-            assert await editor.ask(0, 5) == []
-        bench.script.answer = "pass"
-        await editor.ask(0, 5)
-    levels = [line["log_level"] for line in bench.lines("completion")]
-    assert levels == ["info", "debug", "debug", "info"] * 2
-
-
-async def test_a_taken_port_is_said_with_what_to_do(bench: Bench) -> None:
-    with pytest.raises(AddressUnavailable, match=f"127.0.0.1:{bench.port} .* --port"):
-        await serve_tcp(LspSettings(port=bench.port), lambda _: bench.script)
