@@ -1,4 +1,4 @@
-"""What a decode step's matrix products cost by how OpenMP's threads wait, on a quiet machine and beside busy processes.
+"""What a decode step's matrix products cost by how OpenMP's threads wait, on a quiet machine and beside a busy process.
 
 Run as `python benchmarks/waiting.py`; prints a table and JSON. Each cell is the median of one process of its own, since
 the runtime reads its environment once.
@@ -20,7 +20,11 @@ WAYS = {
     "passive": {"OMP_WAIT_POLICY": "PASSIVE"},
 }
 ROWS, STEPS = 8, 15
-BUSY = "while True: pass"
+# Beside a plain loop, and beside another model whose threads spin as they do by default.
+BUSY = {
+    "loop": "while True: pass",
+    "model": "import torch; m = torch.nn.Linear(2048, 2048)\nwhile True: m(torch.randn(8, 2048))",
+}
 
 
 def measure() -> float:
@@ -44,27 +48,28 @@ def measure() -> float:
     return sorted(taken)[STEPS // 2] * 1000
 
 
-def cell(way: dict[str, str], busy: int) -> float:
-    hogs = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]  # noqa: S603
+def cell(way: dict[str, str], beside: str) -> float:
+    hog = subprocess.Popen([sys.executable, "-c", BUSY[beside]]) if beside else None  # noqa: S603
     try:
         environ = {**os.environ, **way}
         done = subprocess.run([sys.executable, __file__, "cell"], env=environ, capture_output=True, check=True)  # noqa: S603
         return float(done.stdout)
     finally:
-        for hog in hogs:
+        if hog is not None:
             hog.kill()
+            hog.wait()
 
 
 def main() -> None:
     if sys.argv[1:] == ["cell"]:
         print(measure())
         return
-    cores = os.cpu_count() or 1
-    table = {name: {busy: round(cell(way, busy), 1) for busy in (0, cores)} for name, way in WAYS.items()}
-    print(f"{'ms a step':<12}{'quiet':>10}{f'{cores} busy':>10}")
+    columns = ("", *BUSY)
+    table = {name: {beside or "quiet": round(cell(way, beside), 1) for beside in columns} for name, way in WAYS.items()}
+    print(f"{'ms a step':<12}" + "".join(f"{beside or 'quiet':>10}" for beside in columns))
     for name, row in table.items():
-        print(f"{name:<12}{row[0]:>10}{row[cores]:>10}")
-    print(json.dumps({"machine": platform.processor() or platform.machine(), "cores": cores, "ms": table}))
+        print(f"{name:<12}" + "".join(f"{value:>10}" for value in row.values()))
+    print(json.dumps({"machine": platform.machine(), "cores": os.cpu_count(), "ms": table}))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 
-# Rounds of spinning before a thread sleeps: about as long as a step's threads are apart when the machine is quiet.
-SPIN_ROUNDS = "1000"
+# Rounds of spinning before a waiting thread sleeps: on a quiet machine as fast as endless spinning. With far fewer, or
+# none, steps are slower there, since threads sleep between two products (benchmarks/waiting.py).
+SPIN_ROUNDS = "20000"
 
 
 def wait_politely(environ: MutableMapping[str, str]) -> None:
-    """Let OpenMP's threads sleep soon when they wait, unless the user's environment says how they shall wait.
+    """Let OpenMP's threads sleep when they have waited for a while, unless the user's environment says how to wait.
 
-    Their default is to spin. With another busy process on the machine, a thread then spins away the very core that
-    its sibling needs: products of one decode step took 1950 ms in place of 160 ms (benchmarks/waiting.py).
+    Their default is to spin on. Beside another process that does so too, a thread then spins away the very core that
+    its sibling needs, and a step takes many times as long. A machine that is always shared is served better by
+    OMP_WAIT_POLICY=PASSIVE.
     """
     if "OMP_WAIT_POLICY" not in environ:
         environ.setdefault("GOMP_SPINCOUNT", SPIN_ROUNDS)
