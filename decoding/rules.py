@@ -89,3 +89,60 @@ class GuardRules:
                 raise InvalidSetting(
                     f"guard.{field}", f"must be from 1 to {MAX_OUTPUT_TOKENS}, got {getattr(self, field)}"
                 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthRules:
+    """How long drafts are chosen to be, by expected tokens a millisecond.
+
+    memory: observations of one kind, 16 to 65536, at which the older half of their weight is dropped.
+    samples: latest durations of one kind whose median counts, 1 to 1024.
+    recent_rounds: rounds, 1 to 65536, over which the rate that a token must earn is taken.
+    run_tokens: tokens that the target runs alone, 1 to 4096, where no draft pays; then that is weighed again.
+    step_us: microseconds that a step is taken to last until one is measured, 1 or more.
+    """
+
+    memory: int = 256
+    samples: int = 32
+    recent_rounds: int = 64
+    run_tokens: int = 16
+    step_us: int = 40_000
+
+    def __post_init__(self) -> None:
+        for field, low, high in (
+            ("memory", 16, 65_536),
+            ("samples", 1, 1024),
+            ("recent_rounds", 1, 65_536),
+            ("run_tokens", 1, MAX_OUTPUT_TOKENS),
+            ("step_us", 1, 10**12),
+        ):
+            if not low <= getattr(self, field) <= high:
+                raise InvalidSetting(f"length.{field}", f"must be from {low} to {high}, got {getattr(self, field)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRules:
+    """When drafting moves between the editor's side and the target's.
+
+    window_requests: requests of one side that its tokens a step are taken from, 1 to 10000.
+    evidence_steps: steps, 1 to 10000, that a side must have made before it is compared; as many of the latest count
+        for its times.
+    margin: how many times cheaper a token must be at the other side before drafting moves there, 1 or more.
+    recheck_every: requests drafted at the target, 1 or more, after which one drafts here, so that the round trip and
+        this side's drafts are measured anew.
+    """
+
+    window_requests: int = 20
+    evidence_steps: int = 16
+    margin: float = 1.1
+    recheck_every: int = 50
+
+    def __post_init__(self) -> None:
+        for field, low, high in (
+            ("window_requests", 1, 10_000),
+            ("evidence_steps", 1, 10_000),
+            ("margin", 1, 1e6),
+            ("recheck_every", 1, 10**9),
+        ):
+            if not low <= getattr(self, field) <= high:
+                raise InvalidSetting(f"placement.{field}", f"must be from {low} to {high}, got {getattr(self, field)}")

@@ -15,9 +15,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from decoding.actions import Action, Done, DraftStop, Mode, Propose, Run, Verify
+from decoding.draft_length import DraftLength
 from decoding.drafting import Draft
 from decoding.errors import ContractViolation, InvalidSetting, LimitExceeded, Mismatch, StalePosition
 from decoding.gate import RequestOutcome
+from decoding.placement import Pace
 from decoding.rules import GuardRules
 from decoding.stopping import FinishReason
 from decoding.tally import Tally
@@ -35,6 +37,7 @@ class Session:
     block_rows: rows of the target's verify block, 1 or more; the longest draft is one less.
     context_length: tokens of prompt and output that fit the target.
     token_bytes, end_of_text: of the target's vocabulary.
+    length: chooses how long this request's drafts are, and learns of its rounds; None drafts all that a block holds.
 
     Raises InvalidSetting, and LimitExceeded where the prompt leaves no room for one token.
     """
@@ -49,6 +52,7 @@ class Session:
         token_bytes: Callable[[int], bytes],
         end_of_text: Collection[int],
         guard: GuardRules | None = None,
+        length: DraftLength | None = None,
     ) -> None:
         if block_rows < 1:
             raise InvalidSetting("session.block_rows", f"must be 1 or more, got {block_rows}")
@@ -57,10 +61,12 @@ class Session:
         self.mode = mode
         self.draft_stop: DraftStop | None = None
         self.statistics = Statistics(prompt_tokens=len(request.prompt))
+        self.pace = Pace()
         self.request = request
         self._fingerprint = request.sampling.fingerprint()
         self._block_rows = block_rows
         self._guard = guard or GuardRules()
+        self._length = length
         self._transcript = Transcript(request, context_length, token_bytes, end_of_text)
         self._outstanding: Propose | Verify | Run | None = None
         self._run_left = 0
@@ -127,7 +133,13 @@ class Session:
             return Run(limit=min(remaining, guard.pause_tokens))
         # A verdict emits one token more than it accepts: a longer draft would hold what can't be emitted.
         limit = min(self._block_rows, remaining) - 1
-        return Propose(limit=limit) if limit else Run(limit=remaining)
+        if not limit:
+            return Run(limit=remaining)
+        if self._length is not None:
+            limit = self._length.limit(limit)
+            if not limit:
+                return Run(limit=min(remaining, self._length.run_tokens))
+        return Propose(limit=limit)
 
     def drafted(self, draft: Draft, *, draft_us: int = 0) -> None:
         """Answer a Propose; `draft_us` is what drafting took. A refused draft leaves the Propose as it was.
@@ -143,6 +155,8 @@ class Session:
             raise Mismatch("sampling", expected=self._fingerprint, got=draft.sampling_fingerprint)
         if len(draft.tokens) > self._outstanding.limit:
             raise LimitExceeded("draft", limit=self._outstanding.limit, unit="tokens", got=len(draft.tokens))
+        if self._length is not None:
+            draft = self._length.cut(draft, limit=self._outstanding.limit, draft_us=draft_us)
         self._empty_drafts = 0 if draft.tokens else self._empty_drafts + 1
         self._outstanding = Verify(draft=draft)
 
@@ -154,6 +168,7 @@ class Session:
         outstanding = self._outstanding
         if not isinstance(outstanding, Verify | Run) or self.finish is not None:
             raise ContractViolation("a verdict came that nobody asked for")
+        answered = isinstance(outstanding, Verify) or self._run_left == outstanding.limit
         if isinstance(outstanding, Verify):
             chunk = self._transcript.append(verdict, outstanding.draft)
             self._outstanding = None
@@ -164,6 +179,9 @@ class Session:
                 raise ContractViolation("the target drafted where it was to decode plainly")
             chunk = self._transcript.append(verdict, None)
             self._run_left -= len(verdict.tokens)
+        if self._length is not None:
+            timed = self.statistics.verify_steps > 0
+            self._length.judged(verdict, wait_us=wait_us, answered=answered, timed=timed)
         self._time(verdict, wait_us)
         self._count(verdict)
         return chunk
@@ -196,6 +214,13 @@ class Session:
         if not self.statistics.verify_steps:
             return
         device_us = verdict.queue_us + verdict.verify_us
+        if self.drafting and verdict.verify_us:
+            self.pace = Pace(
+                steps=self.pace.steps + 1,
+                tokens=self.pace.tokens + len(verdict.tokens),
+                device_us=self.pace.device_us + device_us,
+                overhead_us=self.pace.overhead_us + draft_us + max(0, wait_us - device_us),
+            )
         self._speculative_us += draft_us
         if verdict.drafted:
             self._speculative_us += max(wait_us, device_us)
