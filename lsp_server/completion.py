@@ -124,6 +124,7 @@ class CompletionService:
             token_bytes=vocabulary.token_bytes,
             end_of_text=description.end_of_text_ids,
             guard=self._guard,
+            length=plan.length(),
         )
         output = _Output(vocabulary, deliver)
         making = None
@@ -193,12 +194,7 @@ class CompletionService:
         """Who could draft for the request, and whether the gate lets it."""
         if drafter is None or drafter.name == NO_DRAFTER:
             return Plan(mode=Mode.PLAIN)
-        if request.placement == "server":
-            offered = [name for of, name in facts.description.drafters if of == language]
-            if offered:
-                name = drafter.name if drafter.name in offered else offered[0]
-                return self.gating.plan(language, name, Mode.SERVER)
-        return self.gating.plan(language, drafter.name, Mode.EDGE)
+        return self.gating.plan(language, drafter.name, placement=request.placement, offered=facts.description.drafters)
 
     async def _drafting(
         self, drafter: Drafter, request: CompletionRequest, decode: DecodeRequest, vocabulary: Vocabulary

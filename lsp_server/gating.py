@@ -1,16 +1,20 @@
-"""Whether a request drafts: the gates of all languages and drafters, and what the target has yet to hear of them.
+"""Whether a request drafts, and where: the gates and records of all languages and drafters at one target.
 
-One book of gates for all who share it. Knows nothing of prompts or tokens.
+Also what the target has yet to hear of the gates. One book of each for all who share it. Knows nothing of prompts or
+tokens.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
 
+from decoding.draft_length import DraftLength
 from decoding.gate import Decision, Gate, GateBook, GateEvent, GateState
+from decoding.record_book import Known, RecordBook
 from decoding.rules import GateRules
 from decoding.session import Mode, Session
 from slipstream.opening import MAX_TRANSITIONS, GateReport, GateTransition
@@ -19,16 +23,22 @@ log = structlog.get_logger()
 
 
 _NEVER = Decision(speculate=False)
+_MOST_SAID = 256  # drafters that are remembered to have been reported as not at the target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How one request begins. `drafter` is "" and `gate` None where nothing could draft for it."""
+    """How one request begins. `drafter` is "", `gate` and `known` None, where nothing could draft for it."""
 
     mode: Mode
     drafter: str = ""
     gate: Gate | None = None
+    known: Known | None = None
     decision: Decision = _NEVER
+
+    def length(self) -> DraftLength | None:
+        """What chooses how long the request's drafts are, by all that is known of the drafter."""
+        return None if self.known is None else DraftLength(self.known.record)
 
     @property
     def overtaken(self) -> bool:
@@ -37,16 +47,23 @@ class Plan:
 
 
 class Gating:
-    def __init__(self, rules: GateRules) -> None:
+    def __init__(self, rules: GateRules, records: RecordBook | None = None) -> None:
         self.book = GateBook(rules)
+        self.records = records or RecordBook()
+        self._said: set[tuple[str, str]] = set()
         self._unreported: dict[tuple[str, str], deque[GateTransition]] = {}
 
-    def plan(self, language: str, drafter: str, wanted: Mode) -> Plan:
-        """Ask the drafter's gate whether a request that would like to draft may."""
+    def plan(self, language: str, drafter: str, *, placement: str, offered: Collection[tuple[str, str]]) -> Plan:
+        """Ask the drafter's gate whether a request that would like to draft may, and find the place for it.
+
+        placement: "edge", "server", or "auto", which goes by what was measured. offered: the (language, drafter) pairs
+        that the target can draft by; all others draft here.
+        """
         gate = self.book.gate(language, drafter)
+        known = self.records.of(language, drafter)
         decision = gate.decide()
-        mode = wanted if decision.speculate else Mode.PLAIN
-        return Plan(mode=mode, drafter=drafter, gate=gate, decision=decision)
+        mode = self._side(known, placement, (language, drafter), offered) if decision.speculate else Mode.PLAIN
+        return Plan(mode=mode, drafter=drafter, gate=gate, known=known, decision=decision)
 
     def report(self, plan: Plan) -> GateReport | None:
         """What to tell the target of the plan's gate. Its changes are told once; `untold` takes them back."""
@@ -64,9 +81,10 @@ class Gating:
             waiting.extend((*report.transitions, *newer))
 
     def record(self, plan: Plan, session: Session) -> tuple[GateEvent, ...]:
-        """Take in what a request came to, finished or not; the changes that it caused, each logged."""
-        if plan.gate is None:
+        """Take in what a request came to, finished or not; the changes of its gate that it caused, each logged."""
+        if plan.gate is None or plan.known is None:
             return ()
+        self._place(plan.known, session)
         events = plan.gate.record(session.outcome(probe=plan.decision.probe))
         if events:
             self._waiting(plan.gate).extend(
@@ -85,6 +103,36 @@ class Gating:
                 judged=event.judged,
             )
         return events
+
+    def _side(self, known: Known, placement: str, key: tuple[str, str], offered: Collection[tuple[str, str]]) -> Mode:
+        if key in offered:
+            if placement == "auto":
+                return known.placement.choose()
+            return Mode.SERVER if placement == "server" else Mode.EDGE
+        if placement == "server" and key not in self._said:
+            if len(self._said) >= _MOST_SAID:
+                self._said.clear()
+            self._said.add(key)
+            language, drafter = key
+            log.warning("placement", language=language, drafter=drafter, problem="not at the target; drafting here")
+        return Mode.EDGE
+
+    def _place(self, known: Known, session: Session) -> None:
+        """Let the placement learn of a request that drafted; log where that moves it, and by which figures."""
+        if session.mode is Mode.PLAIN:
+            return
+        move = known.placement.record(session.mode, session.pace)
+        if move is not None:
+            log.info(
+                "placement",
+                language=session.request.language,
+                drafter=session.request.drafter,
+                before=move.before.value,
+                after=move.after.value,
+                edge_ms_per_token=round(move.edge_us_per_token / 1000, 2),
+                server_ms_per_token=round(move.server_us_per_token / 1000, 2),
+                round_trip_ms=round(self.records.timings.round_trip_us / 1000, 2),
+            )
 
     def _waiting(self, gate: Gate) -> deque[GateTransition]:
         return self._unreported.setdefault((gate.language, gate.drafter), deque(maxlen=MAX_TRANSITIONS))

@@ -14,7 +14,7 @@ from decoding.errors import InvalidSetting
 from decoding.sampling import SamplingConfig
 from decoding.stopping import StopRules
 
-PLACEMENTS = ("edge", "server")
+PLACEMENTS = ("auto", "edge", "server")
 SECTION = "slipstream"  # what an editor files our settings under
 
 
@@ -37,7 +37,8 @@ class LspSettings:
 
     Drafting:
         drafting: speculate at all.
-        placement: where drafts are made: "edge", beside the editor, or "server", beside the target.
+        placement: where drafts are made: "edge", beside the editor, whose open documents only are seen there;
+            "server", beside the target, without round trips; "auto", edge until measurements say server.
         buffer_documents: other open documents of the same language to look drafts up in, 0 to 64.
         buffer_tokens: taken of each of them at most, 0 to 1048576.
 
@@ -62,7 +63,7 @@ class LspSettings:
     deadline_ms: int = 10_000
     stream: bool = False
     drafting: bool = True
-    placement: str = "edge"
+    placement: str = "auto"
     buffer_documents: int = 4
     buffer_tokens: int = 4096
     private: tuple[str, ...] = (

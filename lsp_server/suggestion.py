@@ -31,7 +31,7 @@ class CompletionRequest:
     prefix, suffix: text before and after the place; what exceeds `prompt_tokens` is cut at its far end.
     language_id: as LSP spells it, "" if unknown; path: only its name counts.
     buffers: nearest first; `buffer_tokens` are taken of each at most.
-    drafting: False never speculates; placement: "edge" or "server".
+    drafting: False never speculates; placement: "auto", "edge" or "server", as `LspSettings` says.
     deadline_s: seconds from now that the answer is worth waiting for.
     """
 
@@ -46,7 +46,7 @@ class CompletionRequest:
     stop: StopRules
     prompt_tokens: int
     drafting: bool = True
-    placement: str = "edge"
+    placement: str = "auto"
     deadline_s: float
 
 
@@ -74,7 +74,7 @@ class CompletionResult:
 
     text: fit to be inserted; raw_text: as the target wrote it.
     tokens, sources: the target's output, and for each token who proposed it.
-    drafter: "" where none is known for the language; mode: how the request began.
+    drafter: "" where none is known for the language; mode: how the request began, and so where its drafts were made.
     gate, transitions: the gate's state after this request, and what this request changed; None and () without drafter.
     seed, noise_version: with prompt, sampling and target they replay the output.
     first_token_ms, total_ms: milliseconds from the request; first_token_ms is None where no token came.
