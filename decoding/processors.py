@@ -1,4 +1,4 @@
-"""From logits to the processed distribution, one row at a time, each row under its own context.
+"""From logits to the processed distribution, a few rows at a time, each row under its own context.
 
 Order: repetition penalty, logit bias, bans, temperature, top-k, top-p, min-p. Knows nothing of noise or drafts.
 """
@@ -6,12 +6,14 @@ Order: repetition penalty, logit bias, bans, temperature, top-k, top-p, min-p. K
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
 
 import numpy as np
 
-from decoding.arithmetic import Arithmetic, Ids, Row
-from decoding.errors import InvalidSetting, TargetFailed
+from decoding.arithmetic import Arithmetic, Block, Ids
 from decoding.sampling import SamplingConfig
 
 # Masses and ratios that differ by less count as equal, so that the last bits of a sum never decide who is kept.
@@ -39,79 +41,113 @@ class Context:
         self._ids[count] = token
         self._known.add(token)
 
+    def __contains__(self, token: int) -> bool:
+        return token in self._known
+
     @property
     def ids(self) -> Ids:
         """Distinct ids in order of first appearance, int64; a view that the next `add` may outdate."""
         return self._ids[: len(self._known)]
 
 
-def process(row: Row, context: Context, config: SamplingConfig, arithmetic: Arithmetic[Row], *, valid_size: int) -> Row:
-    """Log-probabilities of the processed distribution: float64, `valid_size` long, -inf where dropped.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution(Generic[Block]):
+    """The processed distributions of a block's rows, over the tokens that may be left.
 
-    row: logits of any float dtype, at least `valid_size` long; what exceeds it is padding and never kept.
-    context: ids under `valid_size`.
-    At temperature 0 this is the distribution at temperature 1 with penalty, bias and bans, nothing cut off: the
-    greedy token's log-probability is read from it.
-
-    Raises TargetFailed for rows that are too short or hold NaN or +inf; InvalidSetting where bans leave nothing.
+    ids: the token of each column, for each row; None where columns are ids.
+    scores: float64, log-probabilities but for a constant in each row; the largest is 0, what was dropped is -inf.
+    log_total: column; what to subtract for log-probabilities.
     """
-    scores = adjust(row, context, config, arithmetic, valid_size=valid_size)
-    if not config.greedy:
-        scores = arithmetic.divide(scores, config.temperature)
-        scores = _top_k(scores, config.top_k, arithmetic, valid_size)
-        scores = _top_p(scores, config.top_p, arithmetic, valid_size)
-        scores = _min_p(scores, config.min_p, arithmetic)
-    return arithmetic.subtract(scores, arithmetic.log_total(scores))
+
+    ids: Block | None
+    scores: Block
+    log_total: Block
 
 
-def adjust(row: Row, context: Context, config: SamplingConfig, arithmetic: Arithmetic[Row], *, valid_size: int) -> Row:
-    """Logits after penalty, bias and bans, before temperature: float64, `valid_size` long. Raises as `process`."""
-    try:
-        logits = arithmetic.widen(row, valid_size)
-    except ValueError as error:
-        raise TargetFailed(str(error)) from error
-    if not math.isfinite(arithmetic.largest(logits)):
-        raise TargetFailed("the target's logits hold NaN or infinity")
+def adjust(
+    scores: Block, context: Context, drafted: Sequence[int], config: SamplingConfig, arithmetic: Arithmetic[Any, Block]
+) -> Block:
+    """Logits after penalty, bias and bans, before temperature. The context of row i is `context` and drafted[:i].
+
+    scores: float64, as wide as the vocabulary; may be changed and must not be used again.
+    """
     penalty = config.repetition_penalty
     if penalty != 1 and len(context.ids):
-        values = arithmetic.read(logits, context.ids)
-        logits = arithmetic.write(logits, context.ids, np.where(values > 0, values / penalty, values * penalty))
+        ids = arithmetic.place(context.ids, scores)
+        scores = arithmetic.put(scores, ids, arithmetic.penalize(arithmetic.take(scores, ids), penalty))
+    fresh = [token for token in dict.fromkeys(drafted) if token not in context] if penalty != 1 else []
+    if fresh:
+        since = np.array([list(drafted).index(token) for token in fresh])
+        stands = np.arange(len(drafted) + 1)[:, None] > since
+        ids = arithmetic.place(np.array(fresh, dtype=np.int64), scores)
+        values = arithmetic.take(scores, ids)
+        scores = arithmetic.put(scores, ids, arithmetic.choose(stands, arithmetic.penalize(values, penalty), values))
     if config.logit_bias:
-        ids = np.array([token for token, _ in config.logit_bias], dtype=np.int64)
-        bias = np.array([amount for _, amount in config.logit_bias], dtype=np.float64)
-        logits = arithmetic.write(logits, ids, arithmetic.read(logits, ids) + bias)
+        ids = arithmetic.place(np.array([token for token, _ in config.logit_bias], dtype=np.int64), scores)
+        bias = arithmetic.place(np.array([amount for _, amount in config.logit_bias], dtype=np.float64), scores)
+        scores = arithmetic.put(scores, ids, arithmetic.add(arithmetic.take(scores, ids), bias))
     if config.banned:
-        ids = np.array(config.banned, dtype=np.int64)
-        logits = arithmetic.write(logits, ids, np.full(len(ids), -np.inf))
-        if arithmetic.largest(logits) == -math.inf:
-            raise InvalidSetting("sampling.banned", "leaves no token that could be emitted")
-    return logits
+        ids = arithmetic.place(np.array(config.banned, dtype=np.int64), scores)
+        scores = arithmetic.put(scores, ids, arithmetic.place(np.full(len(config.banned), -np.inf), scores))
+    return scores
 
 
-def _top_k(scores: Row, k: int, arithmetic: Arithmetic[Row], size: int) -> Row:
-    """Keep the k largest and whatever equals the last of them."""
-    if not 0 < k < size:
-        return scores
-    return arithmetic.keep(scores, arithmetic.at_least(scores, arithmetic.kth_largest(scores, k)))
+def distribute(scores: Block, config: SamplingConfig, arithmetic: Arithmetic[Any, Block]) -> Distribution[Block]:
+    """The distributions of rows of adjusted logits.
 
-
-def _top_p(scores: Row, p: float, arithmetic: Arithmetic[Row], size: int) -> Row:
-    """Keep the smallest set of likeliest tokens whose mass reaches p; of equals, the lowest ids first."""
-    if p == 1:
-        return scores
-    total = arithmetic.log_total(scores)
+    At temperature 0 they are those at temperature 1 with nothing cut off: the greedy token's log-probability is read
+    from them.
+    """
+    if not config.greedy and config.temperature != 1:
+        scores = arithmetic.divide(scores, config.temperature)
+    top = arithmetic.largest(scores)
+    k = config.top_k if 0 < config.top_k < arithmetic.width(scores) else 0
+    if config.greedy or (k == 0 and config.top_p == 1 and config.min_p == 0):
+        scores = arithmetic.subtract(scores, top)
+        return Distribution(ids=None, scores=scores, log_total=_log_total(scores, arithmetic))
+    if k:
+        return _cut(scores, top, arithmetic.kth_largest(scores, k), None, k, config, arithmetic)
+    if config.top_p == 1:
+        return _cut(scores, top, arithmetic.add(top, math.log(config.min_p) - EDGE), None, 0, config, arithmetic)
+    total = arithmetic.total(arithmetic.exp(arithmetic.subtract(scores, top)))
     # All tokens less likely than this weigh under (1 - p) / 2 together, so none of them is needed to reach p.
-    needless = math.log((1 - p) / 2 / size)
-    ids = arithmetic.at_least(scores, total + needless)
-    values = arithmetic.read(scores, ids)
-    order = np.argsort(-values, kind="stable")
-    mass_up_to = np.cumsum(np.exp(values[order] - total))
-    needed = int(np.searchsorted(mass_up_to, p - EDGE)) + 1
-    return arithmetic.keep(scores, np.sort(ids[order[:needed]]))
+    needless = math.log((1 - config.top_p) / 2 / arithmetic.width(scores))
+    edges = arithmetic.add(arithmetic.add(arithmetic.log(total), top), needless)
+    return _cut(scores, top, edges, total, 0, config, arithmetic)
 
 
-def _min_p(scores: Row, ratio: float, arithmetic: Arithmetic[Row]) -> Row:
-    """Keep tokens at least `ratio` times as likely as the likeliest."""
-    if ratio == 0:
-        return scores
-    return arithmetic.keep(scores, arithmetic.at_least(scores, arithmetic.largest(scores) + math.log(ratio) - EDGE))
+def _cut(
+    scores: Block,
+    top: Block,
+    edges: Block,
+    total: Block | None,
+    k: int,
+    config: SamplingConfig,
+    arithmetic: Arithmetic[Any, Block],
+) -> Distribution[Block]:
+    """What top-k, top-p and min-p leave, likeliest first. No token under its row's edge is among it.
+
+    total: the sum of exp(scores - top) of what top-k keeps, where it is known. Sums go from the likeliest down, so
+    that their bits don't depend on how much of what is dropped stands behind.
+    """
+    columns = arithmetic.columns(scores, edges)
+    scores = arithmetic.subtract(arithmetic.take(scores, columns), top)
+    order = arithmetic.descending(scores)
+    scores = arithmetic.gather(scores, order)
+    if k:
+        # The k largest, and whatever equals the last of them.
+        scores = arithmetic.at_least(scores, arithmetic.column(scores, k - 1), scores)
+    if config.top_p < 1:
+        # The smallest set of likeliest tokens whose mass reaches p; of equals, the lowest ids first.
+        mass = arithmetic.running_total(arithmetic.exp(scores))
+        before = arithmetic.divide(arithmetic.before(mass), arithmetic.column(mass, -1) if total is None else total)
+        scores = arithmetic.below(before, max(config.top_p - EDGE, sys.float_info.min), scores)
+    if config.min_p:
+        # Tokens at least min_p times as likely as the likeliest, whose score is 0.
+        scores = arithmetic.at_least(scores, math.log(config.min_p) - EDGE, scores)
+    left = arithmetic.column(arithmetic.running_total(arithmetic.exp(scores)), -1)
+    return Distribution(ids=arithmetic.take(columns, order), scores=scores, log_total=arithmetic.log(left))
+
+
+def _log_total(scores: Block, arithmetic: Arithmetic[Any, Block]) -> Block:
+    return arithmetic.log(arithmetic.total(arithmetic.exp(scores)))

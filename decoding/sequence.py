@@ -6,11 +6,11 @@ it knows nothing of models, devices or time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from decoding.acceptance import pick
+from decoding.acceptance import Pick, pick, pick_all, settled
 from decoding.arithmetic import Arithmetic, Row
 from decoding.drafting import Draft
 from decoding.errors import ContractViolation, InvalidSetting, LimitExceeded, Mismatch, StalePosition
@@ -47,7 +47,7 @@ class Sequence(Generic[Row]):
         token_bytes: Callable[[int], bytes],
         vocabulary_size: int,
         context_length: int,
-        arithmetic: Arithmetic[Row],
+        arithmetic: Arithmetic[Row, Any],
     ) -> None:
         self._size = vocabulary_size
         self._check_ids("prompt", request.prompt)
@@ -113,22 +113,20 @@ class Sequence(Generic[Row]):
     def judge(self, draft: Draft, rows: Rows[Row]) -> Verdict:
         """Decide the tokens that a block settles, and move past them.
 
-        rows: `rows[i]` holds the logits after token i of `block(draft)`; they are asked for in order, and only up to
-        the first rejected token or the finish. Further rows are ignored.
+        rows: `rows[i]` holds the logits after token i of `block(draft)`; they are asked for in order, as many at a time
+        as the arithmetic wants, and no more once the first token is rejected or the sequence ends. What rows hold that
+        were not judged is ignored.
 
         The verdict's times are 0, for whoever has a clock to fill in. End-of-text and stop ids count as judged and
         accepted where they were drafted, but are not emitted. Raises as `block`; TargetFailed and InvalidSetting as
         `processors.process`, after which the sequence is of no further use.
         """
-        self.block(draft)
+        length = len(self.block(draft))
         start = self._position
         tokens: list[int] = []
         log_probabilities: list[float] = []
         judged = accepted = 0
-        for index in range(len(draft.tokens) + 1):
-            chosen = pick(
-                rows[index], self._context, self._position, self._config, self._arithmetic, valid_size=self._size
-            )
+        for index, chosen in enumerate(self._picks(draft, rows, length)):
             agreed = False
             if index < len(draft.tokens):
                 agreed = chosen.token == draft.tokens[index]
@@ -158,6 +156,19 @@ class Sequence(Generic[Row]):
             sources=_sources(draft, accepted, len(tokens)),
             finish=self.finish,
         )
+
+    def _picks(self, draft: Draft, rows: Rows[Row], length: int) -> Iterator[Pick]:
+        """The target's tokens for the block, each taken (`_take`) before the next is asked for."""
+        at_once = self._arithmetic.rows_at_once
+        for start in range(0, length, at_once):
+            end = min(start + at_once, length)
+            place = (self._context, self._position, self._config, self._arithmetic)
+            if end == start + 1:
+                yield pick(rows[start], *place, valid_size=self._size)
+                continue
+            group = [rows[index] for index in range(start, end)]
+            for found in pick_all(group, draft.tokens[start : end - 1], *place, valid_size=self._size):
+                yield settled(found)
 
     def _take(self, token: int) -> bool:
         """Move past a token that the target chose; False if it ends the output without being part of it."""

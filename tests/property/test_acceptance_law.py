@@ -16,13 +16,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from one_row import process
 from scipy import stats
 from toy_target import ToyTarget
 
 from decoding.acceptance import pick
 from decoding.arithmetic import NumpyArithmetic
 from decoding.noise import position_key, splitmix
-from decoding.processors import Context, process
+from decoding.processors import Context
 from decoding.sampling import SamplingConfig
 from decoding.stopping import StopRules
 
@@ -71,6 +72,7 @@ class ChosenNoise(NumpyArithmetic):
     """Gives chosen noise for the words that (seed, position, token) make, and fails on any other word."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.noise: dict[int, float] = {}
 
     def choose(self, position: int, noise: NDArray[np.float64]) -> None:
@@ -78,7 +80,7 @@ class ChosenNoise(NumpyArithmetic):
         self.noise.update({splitmix(key, token): value for token, value in enumerate(noise.tolist())})
 
     def gumbel(self, words: NDArray[np.uint64]) -> NDArray[np.float64]:
-        return np.array([self.noise[word] for word in words.tolist()])
+        return np.array([[self.noise[word] for word in row] for row in words.tolist()])
 
 
 def probabilities(row: NDArray[np.float64], context: tuple[int, ...], config: SamplingConfig) -> list[float]:

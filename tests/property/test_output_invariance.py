@@ -189,11 +189,11 @@ def test_noise_that_is_one_off_is_caught(planted: str, monkeypatch: pytest.Monke
     target, real = BlockTarget(salt=1), acceptance.gumbel
     rules = StopRules(max_tokens=24)
 
-    def mistaken(seed, position, ids, arithmetic):  # type: ignore[no-untyped-def]
+    def mistaken(seed, positions, ids, arithmetic):  # type: ignore[no-untyped-def]
         wrong = {
-            "next position": (position + 1, ids),
-            "start of the block": (target.start, ids),
-            "next id": (position, ids + 1),
+            "next position": ([position + 1 for position in positions], ids),
+            "start of the block": ([target.start] * len(positions), ids),
+            "next id": (positions, ids + 1),
         }
         return real(seed, *wrong[planted], arithmetic)
 
