@@ -135,17 +135,17 @@ def draw_case(number: int, dice: Random) -> Case:
     )
 
 
-def draw_sampling(dice: Random, size: int) -> SamplingConfig:
-    """Every processor now and then, alone and together; never all ids banned."""
-    biased = dice.sample(range(size), dice.choice((0, 0, 1, 4)))
+def draw_sampling(dice: Random, ids: Sequence[int], *, bias: float = 3.0) -> SamplingConfig:
+    """Every processor now and then, alone and together; of `ids`, at least four, some are biased and some banned."""
+    biased = dice.sample(ids, dice.choice((0, 0, 1, 4)))
     return SamplingConfig(
         temperature=dice.choice((0.0, 0.0, 0.3, 0.8, 1.0, 2.0)),
         top_k=dice.choice((0, 0, 1, 3, 5)),
         top_p=dice.choice((1.0, 1.0, 0.9, 0.5)),
         min_p=dice.choice((0.0, 0.0, 0.1, 0.4)),
         repetition_penalty=dice.choice((1.0, 1.0, 1.3, 0.8, 2.0)),
-        logit_bias=tuple((token, dice.uniform(-3.0, 3.0)) for token in biased),
-        banned=tuple(dice.sample(range(size), dice.choice((0, 0, 1, 3)))),
+        logit_bias=tuple((token, dice.uniform(-bias, bias)) for token in biased),
+        banned=tuple(dice.sample(ids, dice.choice((0, 0, 1, 3)))),
         seed=dice.getrandbits(64),
     )
 

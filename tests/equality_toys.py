@@ -32,7 +32,7 @@ from decoding.verdict import DecodeRequest
 from drafts.speculation import speculate
 
 SIZE = len(PIECES)
-MOST_TOKENS = 32
+MOST_TOKENS = (6, 12, 24, 32)
 ROOM = 1000
 
 
@@ -92,13 +92,12 @@ def check(number: int) -> Counter[str]:
     dice = Random(number)  # noqa: S311
     case = draw_case(number, dice)
     target = Remembering(salt=dice.randrange(10**6), order=dice.randint(1, 4))
-    config = draw_sampling(dice, SIZE)
+    config = draw_sampling(dice, range(SIZE))
     prompt = (dice.randrange(SIZE), dice.randrange(SIZE))
     context_length = dice.choice((ROOM, ROOM, dice.randint(3, 30)))
-    free = decode_freely(target, prompt, config, MOST_TOKENS)
-    stop = draw_stop(
-        dice, b"".join(map(token_bytes, free.tokens)).decode(errors="replace"), free.tokens, most=MOST_TOKENS
-    )
+    most = dice.choice(MOST_TOKENS)
+    free = decode_freely(target, prompt, config, most)
+    stop = draw_stop(dice, b"".join(map(token_bytes, free.tokens)).decode(errors="replace"), free.tokens, most=most)
     expected = free.cut(stop, room=context_length - len(prompt), token_bytes=token_bytes)
 
     request = DecodeRequest(
