@@ -21,6 +21,7 @@ class DecodeRequest:
     drafter: label of the drafter that the client uses, "" for none; at `Run`, one of the server's.
     tokenizer_fingerprint: of the tokenizer that made `prompt`; the target refuses another's.
     request_id: travels through logs and metadata; 1 to 64 printable ASCII characters.
+    client: whose request it is, so that the target can be fair; not sent: the target knows. "" is one of its own.
     """
 
     prompt: tuple[int, ...]
@@ -30,6 +31,7 @@ class DecodeRequest:
     drafter: str
     tokenizer_fingerprint: str
     request_id: str
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,8 @@ block that is masked altogether adds exact zeros. So lengths are multiples of KE
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -36,27 +38,68 @@ class Pass(Protocol):
         """Attention of [1, head, row, dimension] queries; keys and values are the rows' own."""
 
 
-class CachedPass:
-    """A pass of consecutive positions of one slot; writes their keys and values, then attends to all before them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Rows `first` to `last` of a pass: consecutive positions of one slot, from `start`.
 
-    def __init__(self, cache: KVCache, *, slot: int, start: int, padded_length: int) -> None:
+    query_rows: that attention runs over, `last - first` or more, so that its own shape is the same whatever the span's.
+    length: positions that it reads, padding included.
+    """
+
+    slot: int
+    start: int
+    first: int
+    last: int
+    query_rows: int
+    length: int
+
+
+class CachedPass:
+    """A pass of spans: writes all their keys and values, then each attends to what its slot holds up to itself.
+
+    Rows of no span are padding, and come out as zeros.
+    """
+
+    def __init__(self, cache: KVCache, spans: Sequence[Span]) -> None:
         self._cache = cache
-        self._slot = slot
-        self._start = start
-        self._length = padded_length
-        self._masks: dict[int | None, Tensor] = {}
+        self._spans = spans
+        self._masks: dict[tuple[int, int | None], Tensor] = {}
+        self._totals: list[Tensor] = []
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None, window: int | None
     ) -> Tensor:
-        self._cache.write(layer, self._slot, self._start, key, value)
-        keys, values = self._cache.read(layer, self._slot, self._length)
-        mask = self._masks.get(window)
-        if mask is None:  # one a pass and window, shared by the layers
-            mask = self._masks[window] = mask_for(query, start=self._start, length=self._length, window=window)
-        return functional.scaled_dot_product_attention(
+        for span in self._spans:
+            rows = slice(span.first, span.last)
+            self._cache.write(layer, span.slot, span.start, key[:, :, rows], value[:, :, rows])
+        if layer == self._cache.layers - 1:
+            # Whatever isn't finite earlier on reaches the last layer's values: hidden states carry it along.
+            self._totals = [value[:, :, span.first : span.last].sum() for span in self._spans]
+        attended = query.new_zeros(*query.shape[:3], value.shape[-1])
+        for index, span in enumerate(self._spans):
+            rows = slice(span.first, span.last)
+            attended[:, :, rows] = self._attend(index, span, layer, query[:, :, rows], scale=scale, window=window)
+        return attended
+
+    def finite(self) -> list[bool]:
+        """Of each span, whether what was cached of it is numbers; to be asked after the pass."""
+        return torch.isfinite(torch.stack(self._totals)).tolist()
+
+    def _attend(
+        self, index: int, span: Span, layer: int, query: Tensor, *, scale: float | None, window: int | None
+    ) -> Tensor:
+        rows = query.shape[2]
+        if rows < span.query_rows:
+            query = functional.pad(query, (0, 0, 0, span.query_rows - rows))
+        keys, values = self._cache.read(layer, span.slot, span.length)
+        mask = self._masks.get((index, window))
+        if mask is None:  # one a pass, span and window, shared by the layers
+            mask = mask_for(query, start=span.start, length=span.length, window=window)
+            self._masks[index, window] = mask
+        attended = functional.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, scale=scale, enable_gqa=query.shape[1] != keys.shape[1]
         )
+        return attended[:, :, :rows]
 
 
 class ProbePass:

@@ -77,6 +77,7 @@ class CompletionService(services.CompletionServicer):
                 drafter=drafter.name if drafter else "",
                 tokenizer_fingerprint=served.description.tokenizer_fingerprint,
                 request_id=account.request_id,
+                client=context.peer(),
             )
             account.drafter = request.drafter
             session = _session(request, served, self._guard)

@@ -1,7 +1,8 @@
 """The engine: a `decoding.verdict.Target` in this process. Checks requests, hands out slots, keeps the limits.
 
-The life of a sequence: `open` waits for a slot -> the prompt is cached chunk by chunk -> each draft becomes one decode
-step, judged on the device thread -> leaving the context gives the slot back within one step.
+The life of a sequence: `open` waits for admission -> it gets the slot that already holds most of its prompt -> the rest
+is cached chunk by chunk -> each draft is a block of a step, judged on the step loop's thread -> leaving the context
+gives the slot back within one step; what the slot holds of the prompt stays for the next request.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from torch import Tensor
@@ -19,16 +21,21 @@ from decoding.drafting import DraftingRequest, DraftSession
 from decoding.errors import LimitExceeded, Mismatch
 from decoding.sequence import Sequence
 from decoding.verdict import DecodeRequest
+from target_server.admission import Admission, Pass
 from target_server.arithmetic import TorchArithmetic
-from target_server.device import Device
 from target_server.errors import UnsupportedModel
+from target_server.gathering import Gathering
 from target_server.guarded_drafts import Drafting
+from target_server.kv_cache import capacity_for, slots_within
 from target_server.loader import LoadedModel
 from target_server.model import Model, StepShape
 from target_server.open_sequence import Lease, OpenSequence
-from target_server.parity import Parity, check_parity
+from target_server.parity import Parity, agreeing, check_parity
+from target_server.prefixes import Prefixes
+from target_server.scheduler import Scheduler
 from target_server.settings import TargetSettings
-from target_server.slots import Slots
+from target_server.shapes import Shapes, candidates, canonical
+from target_server.step_loop import StepLoop, StepRecord
 
 log = structlog.get_logger()
 
@@ -43,10 +50,10 @@ class EngineLimits:
 
 
 class Engine:
-    """Serves one model to several sequences that take turns on one device thread.
+    """Serves one model to several sequences, whose blocks and chunks share steps.
 
     drafting: gives a session of the drafter (language, name) for a request, None where there is none; used by `run`.
-    clock: seconds, monotonic.
+    clock: seconds, monotonic. observe: hears of each step, on the step loop's thread.
 
     Building it allocates the KV cache and takes a moment. Raises BudgetExceeded.
     """
@@ -58,6 +65,7 @@ class Engine:
         *,
         clock: Callable[[], float] = time.monotonic,
         drafting: Drafting | None = None,
+        observe: Callable[[StepRecord], None] = lambda _: None,
     ) -> None:
         self._loaded = loaded
         self._settings = settings
@@ -69,40 +77,44 @@ class Engine:
             prompt_tokens=min(settings.prompt_tokens, context - 1),
             block_rows=settings.block_rows,
         )
-        self._model = Model(
-            loaded.hf,
-            loaded.layers,
-            shape=StepShape(
-                block_rows=settings.block_rows,
-                prefill_rows=settings.prefill_rows,
-                context_tokens=context,
-                slots=settings.sessions,
-            ),
-            kv_cache_bytes=settings.kv_cache_bytes,
-        )
-        self._slots = Slots(
+        self._model = build_model(loaded, settings, context_tokens=context)
+        slots = self._model.shape.slots
+        self._prefixes = Prefixes(slots, chunk_rows=settings.prefill_rows, retain=settings.retained_prefixes > 0)
+        self._admission = Admission(
             settings.sessions,
             queued_requests=settings.queued_requests,
             queue_wait_ms=settings.queue_wait_ms,
             clock=clock,
         )
-        self._device = Device(threads=settings.threads, clock=clock)
+        self._steps = StepLoop(
+            self._model,
+            Scheduler(lambda: self._model.shapes, budget_ms=settings.prefill_budget_ms),
+            Gathering(longest_s=settings.gather_ms / 1000),
+            threads=settings.threads,
+            clock=clock,
+            observe=observe,
+        )
         self._vocabulary_size = min(loaded.vocabulary.size, loaded.vocabulary_size)
         self._end_of_text = frozenset(loaded.vocabulary.end_of_text_ids)
 
     @property
     def open_sessions(self) -> int:
-        """Sequences that hold a slot."""
-        return self._settings.sessions - self._slots.free
+        """Sequences that are open, or whose last step has not ended yet."""
+        return self._settings.sessions - self._admission.free
+
+    @property
+    def free_sessions(self) -> int:
+        return self._admission.free
 
     @property
     def free_slots(self) -> int:
-        return self._slots.free
+        """Slots of the KV cache that no sequence holds."""
+        return self._prefixes.free
 
     @property
     def waiting_requests(self) -> int:
-        """Requests in line for a slot."""
-        return self._slots.waiting
+        """Requests that wait for admission."""
+        return self._admission.waiting
 
     @property
     def kv_cache_bytes(self) -> int:
@@ -115,27 +127,31 @@ class Engine:
         Where only the padded length matters on this device, every step reads whole slots from then on. Raises
         UnsupportedModel where parity can't be had and `settings.parity` is "strict".
         """
-        return (await asyncio.wrap_future(self._device.submit(self._check))).result
+        return await asyncio.wrap_future(self._steps.errand(self._check))
 
     @asynccontextmanager
     async def open(self, request: DecodeRequest) -> AsyncIterator[OpenSequence]:
         """Open a sequence. Raises InvalidSetting, Mismatch, LimitExceeded (with a retry hint where waiting helps)."""
         arrived = self._clock()
         sequence = self._sequence(request)
-        slot = await self._slots.acquire()
-        lease = Lease(
-            slot=slot,
-            arrived=arrived,
-            expires=arrived + self._settings.request_timeout_s,
-            queue_us=round((self._clock() - arrived) * 1e6),
-            give_back=lambda: self._slots.release(slot),
-        )
+        leave = await self._admission.enter(request.client or request.request_id)
+        claim = self._prefixes.claim(request.prompt)
+        if claim.source is not None:
+            self._steps.errand(partial(self._model.cache.copy, claim.source, claim.slot, claim.tokens))
         opened = OpenSequence(
             request,
             sequence=sequence,
-            model=self._model,
-            device=self._device,
-            lease=lease,
+            shape=self._model.shape,
+            steps=self._steps,
+            lease=Lease(
+                slot=claim.slot,
+                cached=claim.tokens,
+                arrived=arrived,
+                expires=arrived + self._settings.request_timeout_s,
+                queue_us=round((self._clock() - arrived) * 1e6),
+                filled=partial(self._prefixes.filled, claim.slot),
+                give_back=partial(self._give_back, claim.slot, leave),
+            ),
             clock=self._clock,
             drafting=self._drafting,
         )
@@ -145,8 +161,15 @@ class Engine:
             opened.close()
 
     def close(self) -> None:
-        """Stop the device thread after the step that runs. Sequences still open fail."""
-        self._device.close()
+        """Stop the step loop after the step that runs. Sequences still open fail."""
+        self._steps.close()
+
+    def _give_back(self, slot: int, leave: Pass, sound: bool) -> None:
+        """On the event loop: a sequence is done with its slot; one that isn't sound is wiped before its next use."""
+        if not sound and not self._steps.closed:
+            self._steps.errand(partial(self._model.cache.wipe, slot))
+        self._prefixes.release(slot, sound=sound)
+        self._admission.leave(leave)
 
     def _sequence(self, request: DecodeRequest) -> Sequence[Tensor]:
         vocabulary = self._loaded.vocabulary
@@ -173,6 +196,10 @@ class Engine:
         if not found.padding:
             self._model.pads_to_capacity = True
             found = check_parity(self._model, vocabulary_size=self._vocabulary_size)
+        if self._settings.parity == "fast":
+            self._model.shapes = self._fast_shapes()
+        elif found.holds:
+            self._model.shapes = agreeing(self._model, self._candidates(), vocabulary_size=self._vocabulary_size)
         if not found.holds:
             differing = ", ".join(found.broken())
             log.error("rows depend on their neighbours: speculation may change outputs", differing=differing)
@@ -180,9 +207,46 @@ class Engine:
                 raise UnsupportedModel(
                     self._loaded.name,
                     f"a token's logits depend on how it is verified ({differing}); "
-                    'speculative output would differ from plain; target.parity = "report" serves it all the same',
+                    'speculative output would differ from plain; target.parity = "fast" serves it all the same',
                 )
+        shapes = self._model.shapes
+        log.info("step shapes", parity=self._settings.parity, decode_rows=shapes.decode, prefill_rows=shapes.prefill)
         return found
+
+    def _candidates(self) -> tuple[int, ...]:
+        settings = self._settings
+        return candidates(least=2, most=settings.step_rows)
+
+    def _fast_shapes(self) -> Shapes:
+        """Whatever is near enough, agreeing or not."""
+        counts = candidates(least=1, most=self._settings.step_rows)
+        present = self._model.shapes
+        return Shapes(
+            decode=tuple(sorted({*counts, *present.decode})), prefill=tuple(sorted({*counts, *present.prefill}))
+        )
+
+
+def build_model(loaded: LoadedModel, settings: TargetSettings, *, context_tokens: int) -> Model:
+    """The model over a KV cache with a slot a session, and one for each retained prefix that the budget has room for.
+
+    Raises BudgetExceeded where not even the sessions' slots fit.
+    """
+    capacity = capacity_for(context_tokens, max(settings.block_rows, settings.prefill_rows))
+    room = slots_within(settings.kv_cache_bytes, loaded.layers, capacity=capacity, dtype=loaded.hf.dtype)
+    model = Model(
+        loaded.hf,
+        loaded.layers,
+        shape=StepShape(
+            block_rows=settings.block_rows,
+            prefill_rows=settings.prefill_rows,
+            context_tokens=context_tokens,
+            slots=max(settings.sessions, min(settings.sessions + settings.retained_prefixes, room)),
+        ),
+        kv_cache_bytes=settings.kv_cache_bytes,
+    )
+    tile = settings.tile_sequences or (1 if model.device.type == "cpu" else settings.sessions)
+    model.shapes = canonical(decode_rows=tile * settings.block_rows, prefill_rows=settings.prefill_rows)
+    return model
 
 
 def _no_drafter(language: str, name: str, request: DraftingRequest) -> DraftSession | None:

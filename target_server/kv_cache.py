@@ -36,6 +36,11 @@ def capacity_for(context_tokens: int, block_rows: int) -> int:
     return -(-(context_tokens + block_rows) // ALIGNMENT) * ALIGNMENT
 
 
+def slots_within(budget: int, layers: Sequence[LayerShape], *, capacity: int, dtype: torch.dtype) -> int:
+    """Slots that fit in so many bytes."""
+    return budget // bytes_needed(layers, slots=1, capacity=capacity, dtype=dtype)
+
+
 def bytes_needed(layers: Sequence[LayerShape], *, slots: int, capacity: int, dtype: torch.dtype) -> int:
     """Bytes of a cache of that size."""
     return slots * capacity * sum(layer.elements for layer in layers) * dtype.itemsize
@@ -59,6 +64,7 @@ class KVCache:
         device: torch.device,
     ) -> None:
         self.slots = slots
+        self.layers = len(layers)
         self.capacity = capacity_for(context_tokens, block_rows)
         self.bytes = bytes_needed(layers, slots=slots, capacity=self.capacity, dtype=dtype)
         if self.bytes > budget:
@@ -83,6 +89,11 @@ class KVCache:
             self._keys[layer][slot : slot + 1, :, :length],
             self._values[layer][slot : slot + 1, :, :length],
         )
+
+    def copy(self, source: int, slot: int, length: int) -> None:
+        """Make the first `length` positions of a slot those of another."""
+        for stored in (*self._keys, *self._values):
+            stored[slot, :, :length] = stored[source, :, :length]
 
     def snapshot(self, slot: int, length: int) -> list[Tensor]:
         """Copies of what the first `length` positions hold, a tensor each for keys and values of every layer."""

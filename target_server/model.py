@@ -1,14 +1,16 @@
-"""The model as the engine runs it: two shapes of step over the KV cache, prefill and decode. Owned by one thread.
+"""The model as the engine runs it: steps of blocks and chunks of several sequences over the KV cache. One thread's own.
 
-Every decode step has `block_rows` rows and every prefill step `prefill_rows`, padded where there is less to do, because
-matrix kernels give other last bits for other row counts. So a token's logits depend on the tokens before it alone:
-not on its row, the draft around it, the padding, or what other sequences do. `parity` checks that on this machine.
+A step's rows are packed densely and padded to one of the counts in `shapes`, which are those that give a row the same
+bits; each sequence's attention has a shape of its own, the same whoever shares the step. So a token's logits depend on
+the tokens before it alone: not on its row, the draft around it, the padding, or what other sequences do. `parity`
+checks that on this machine.
 
 It knows nothing of requests, sampling or asyncio.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +19,11 @@ import torch
 from torch import Tensor
 
 from target_server import attention
-from target_server.attention import KEY_BLOCK, CachedPass, ProbePass
+from target_server.attention import KEY_BLOCK, CachedPass, ProbePass, Span
 from target_server.errors import UnsupportedModel
 from target_server.kv_cache import KVCache, LayerShape
+from target_server.shapes import Shapes, canonical
+from target_server.steps import Outcome, Segment
 
 PADDING = 0
 PROBE_TOKENS = 8
@@ -30,7 +34,7 @@ LENGTH_DEPENDENT_ROPE = frozenset({"dynamic", "longrope"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShape:
-    """The fixed shapes of steps, in rows, and the number and length of sequences they are for."""
+    """The rows of blocks and chunks, and the number and length of sequences they are for."""
 
     block_rows: int
     prefill_rows: int
@@ -48,7 +52,8 @@ class Model:
     def __init__(self, hf: Any, layers: Sequence[LayerShape], *, shape: StepShape, kv_cache_bytes: int) -> None:
         self._hf = hf
         self._decoder = getattr(hf, hf.base_model_prefix)
-        self._device: torch.device = hf.device
+        self._picks_rows = "logits_to_keep" in inspect.signature(hf.forward).parameters
+        self.device: torch.device = hf.device
         self.shape = shape
         self.cache = KVCache(
             layers,
@@ -57,41 +62,86 @@ class Model:
             block_rows=max(shape.block_rows, shape.prefill_rows),
             budget=kv_cache_bytes,
             dtype=hf.dtype,
-            device=self._device,
+            device=self.device,
         )
         self.pads_to_capacity = False
+        self.shapes: Shapes = canonical(decode_rows=shape.block_rows, prefill_rows=shape.prefill_rows)
 
     @torch.inference_mode()
-    def prefill(self, slot: int, start: int, tokens: Sequence[int]) -> Tensor:
-        """Cache the keys and values of at most `prefill_rows` tokens from position `start`, a multiple of that.
+    def step(self, segments: Sequence[Segment], *, total: int) -> list[Outcome]:
+        """Run blocks of at most `block_rows` tokens and chunks of at most `prefill_rows`, padded to `total` rows.
 
-        Answers the last hidden states, [prefill_rows, width]: they hold NaN wherever the cache was given any.
+        Chunks of one prompt may follow one another in a step, in order. Answers an outcome for each segment.
         """
-        rows, step = self._step(slot, start, tokens, self.shape.prefill_rows)
-        hidden: Tensor = self._decoder(**rows, use_cache=False, slipstream=step).last_hidden_state
-        return hidden[0]
+        places = sorted(range(len(segments)), key=lambda place: segments[place].prefill)  # blocks first: one slice
+        spans: list[Span] = []
+        tokens: list[int] = []
+        positions: list[int] = []
+        for place in places:
+            segment = segments[place]
+            first, count = len(tokens), len(segment.tokens)
+            query_rows = self.shape.prefill_rows if segment.prefill else self.shape.block_rows
+            spans.append(
+                Span(
+                    slot=segment.slot,
+                    start=segment.start,
+                    first=first,
+                    last=first + count,
+                    query_rows=query_rows,
+                    length=self._padded(segment.start + query_rows),
+                )
+            )
+            tokens += segment.tokens
+            positions += range(segment.start, segment.start + count)
+        padding = total - len(tokens)
+        decode_rows = sum(len(segment.tokens) for segment in segments if not segment.prefill)
+        run = CachedPass(self.cache, spans)
+        logits = self._forward(
+            torch.tensor([tokens + [PADDING] * padding], device=self.device),
+            torch.tensor([positions + [0] * padding], device=self.device),
+            run,
+            decode_rows=decode_rows,
+        )
+        found: dict[int, Outcome] = {}
+        for place, span, sound in zip(places, spans, run.finite(), strict=True):
+            rows = None if logits is None or segments[place].prefill else logits[span.first : span.last]
+            finite = sound and (rows is None or bool(torch.isfinite(rows.sum())))
+            found[place] = Outcome(logits=rows, finite=finite)
+        return [found[place] for place in range(len(segments))]
 
-    @torch.inference_mode()
+    def prefill(self, slot: int, start: int, tokens: Sequence[int]) -> Outcome:
+        """A step of one chunk, as it runs alone."""
+        segment = Segment(slot=slot, start=start, tokens=tuple(tokens), prefill=True)
+        return self.step([segment], total=self._total(0, len(tokens)))[0]
+
     def decode(self, slot: int, start: int, tokens: Sequence[int]) -> Tensor:
-        """Logits after each of at most `block_rows` tokens from position `start`: [block_rows, vocabulary].
+        """The logits of a step of one block, as it runs alone: [tokens, vocabulary]."""
+        segment = Segment(slot=slot, start=start, tokens=tuple(tokens), prefill=False)
+        logits = self.step([segment], total=self._total(len(tokens), 0))[0].logits
+        assert logits is not None  # noqa: S101 - of a block there are some
+        return logits
 
-        All earlier positions must be cached. Rows past the tokens are padding.
-        """
-        rows, step = self._step(slot, start, tokens, self.shape.block_rows)
-        logits: Tensor = self._hf(**rows, use_cache=False, slipstream=step).logits
+    def _total(self, decode_rows: int, prefill_rows: int) -> int:
+        total = self.shapes.total(decode_rows=decode_rows, prefill_rows=prefill_rows)
+        if total is None:
+            raise ValueError(f"no step holds {decode_rows + prefill_rows} rows")
+        return total
+
+    def _forward(self, tokens: Tensor, positions: Tensor, run: CachedPass, *, decode_rows: int) -> Tensor | None:
+        """Logits of the first rows, at least `decode_rows` of them; None where there are none to decode."""
+        inputs = {"input_ids": tokens, "position_ids": positions, "use_cache": False, "slipstream": run}
+        if not decode_rows:
+            self._decoder(**inputs)
+            return None
+        total = tokens.shape[1]
+        kept = self.shapes.total(decode_rows=decode_rows, prefill_rows=0) or total
+        if self._picks_rows and kept < total:
+            inputs["logits_to_keep"] = torch.arange(kept, device=self.device)
+        logits: Tensor = self._hf(**inputs).logits
         return logits[0]
 
-    def _step(self, slot: int, start: int, tokens: Sequence[int], rows: int) -> tuple[dict[str, Tensor], CachedPass]:
-        padded = [*tokens, *(PADDING,) * (rows - len(tokens))]
-        step = CachedPass(self.cache, slot=slot, start=start, padded_length=self._padded(start + rows))
-        inputs = {
-            "input_ids": torch.tensor([padded], device=self._device),
-            "position_ids": torch.arange(start, start + rows, device=self._device)[None],
-        }
-        return inputs, step
-
     def _padded(self, length: int) -> int:
-        """Positions that a step reads when it must see `length` of them."""
+        """Positions that a span reads when it must see `length` of them."""
         if self.pads_to_capacity:
             return self.cache.capacity
         return min(-(-length // KEY_BLOCK) * KEY_BLOCK, self.cache.capacity)

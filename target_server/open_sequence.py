@@ -1,19 +1,18 @@
 """One open sequence in the engine: the steps it takes on the device, and the slot it holds until it is closed.
 
-The prompt is cached in the background from the moment of opening, so that the client can draft meanwhile. All of the
-sequence's token state is in `decoding.sequence`; this module keeps the slot, the timing and the failures.
+What the prefix cache doesn't hold of the prompt is cached in the background from the moment of opening, so that the
+client can draft meanwhile. All of the sequence's token state is in `decoding.sequence`; this module keeps the slot, the
+timing and the failures.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
 
 from decoding.drafting import Draft, DraftingRequest, DraftSession
@@ -30,9 +29,11 @@ from decoding.noise import NOISE_VERSION
 from decoding.sequence import Sequence
 from decoding.stopping import MAX_OUTPUT_TOKENS
 from decoding.verdict import DecodeRequest, Finished, FinishReason, Opened, Verdict
-from target_server.device import Device, Ran
 from target_server.guarded_drafts import Drafting, GuardedDrafts
-from target_server.model import Model
+from target_server.model import StepShape
+from target_server.step_loop import StepLoop
+from target_server.steps import Outcome, Segment
+from target_server.ticket import Ran, Ticket
 
 Result = TypeVar("Result")
 
@@ -41,15 +42,20 @@ Result = TypeVar("Result")
 class Lease:
     """A slot, and what one sequence may do with it.
 
-    give_back: called once, on the event loop, when no step can write to the slot any more.
-    arrived, expires: clock readings, seconds; queue_us: microseconds waited for the slot.
+    cached: tokens of the prompt that stand in the slot already, a multiple of the prefill rows.
+    arrived, expires: clock readings, seconds; queue_us: microseconds waited for admission.
+    filled: called on the step loop's thread with each chunk that stands: its start, its tokens.
+    give_back: called once, on the event loop, when no step can write to the slot any more; told whether what the slot
+        holds is sound.
     """
 
     slot: int
+    cached: int
     arrived: float
     expires: float
     queue_us: int
-    give_back: Callable[[], None]
+    filled: Callable[[int, tuple[int, ...]], None]
+    give_back: Callable[[bool], None]
 
 
 class OpenSequence:
@@ -60,29 +66,31 @@ class OpenSequence:
         request: DecodeRequest,
         *,
         sequence: Sequence[Tensor],
-        model: Model,
-        device: Device,
+        shape: StepShape,
+        steps: StepLoop,
         lease: Lease,
         clock: Callable[[], float],
         drafting: Drafting,
     ) -> None:
         self._request = request
         self._sequence = sequence
-        self._model = model
-        self._device = device
+        self._shape = shape
+        self._steps = steps
         self._lease = lease
         self._clock = clock
         self._drafting = drafting
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._tokens: list[int] = []
         self._queue_us = lease.queue_us
         self._first_token_us = 0
-        self._job: Future[Any] | None = None
+        self._ticket: Ticket[Any] | None = None
         self._busy = False
         self._closed = False
         self._spoiled = False  # the slot may hold NaN
         self._failure: SlipstreamError | None = None
         self._finished: Finished | None = None
+        sequence.cached(lease.cached)
         self._prefill = asyncio.create_task(self._cache_prompt())
         self._prefill.add_done_callback(_heard)
         self._expiry = self._loop.call_later(lease.expires - clock(), self.close)
@@ -91,14 +99,14 @@ class OpenSequence:
     def opened(self) -> Opened:
         return Opened(
             prompt_tokens=len(self._request.prompt),
-            cached_tokens=0,
+            cached_tokens=self._lease.cached,
             seed=self._request.sampling.seed,
             noise_version=NOISE_VERSION,
         )
 
     async def verify(self, draft: Draft) -> Verdict:
         """One decode step. Raises as `decoding.verdict.Verifier.verify`; ContractViolation for a second one at once."""
-        longest = self._model.shape.block_rows - 1
+        longest = self._shape.block_rows - 1
         if len(draft.tokens) > longest:
             raise LimitExceeded("draft.tokens", limit=longest, unit="tokens", got=len(draft.tokens))
         self._check_open()
@@ -109,7 +117,8 @@ class OpenSequence:
         self._busy = True
         try:
             await asyncio.shield(self._prefill)
-            ran = await self._on_device(lambda: self._judge(start, block, draft))
+            block_segment = Segment(slot=self._lease.slot, start=start, tokens=block, prefill=False)
+            ran = await self._on_device([block_segment], lambda _, outcome: self._judge(draft, outcome))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -131,7 +140,7 @@ class OpenSequence:
         drafts = self._open_drafts(drafter)
         left = limit
         while left and self._sequence.finish is None:
-            draft = drafts.propose(self._sequence.position, min(self._model.shape.block_rows, left) - 1)
+            draft = drafts.propose(self._sequence.position, min(self._shape.block_rows, left) - 1)
             verdict = await self.verify(draft)
             drafts.extend(verdict.tokens)
             left -= len(verdict.tokens)
@@ -157,37 +166,52 @@ class OpenSequence:
         self._closed = True
         self._expiry.cancel()
         self._prefill.cancel()
-        if self._job is None or self._job.done() or self._job.cancel():
+        self._steps.forget(self)
+        if self._ticket is None:
             self._release()
         else:
-            self._job.add_done_callback(lambda _: self._on_loop(self._release))
+            self._steps.withdraw(self._ticket, lambda: self._on_loop(self._release))
 
     async def _cache_prompt(self) -> None:
         """Everything but the prompt's last token, which is row 0 of the first decode step."""
-        tokens, rows = self._request.prompt[:-1], self._model.shape.prefill_rows
-        for start in range(0, len(tokens), rows):
-            chunk = tokens[start : start + rows]
-            await self._on_device(partial(self._fill, start, chunk))
+        prompt, rows = self._request.prompt[:-1], self._shape.prefill_rows
+        chunks = [
+            Segment(slot=self._lease.slot, start=start, tokens=prompt[start : start + rows], prefill=True)
+            for start in range(self._lease.cached, len(prompt), rows)
+        ]
+        if chunks:
+            await self._on_device(chunks, self._filled)
 
-    def _fill(self, start: int, chunk: tuple[int, ...]) -> None:
-        """On the device thread: a chunk of the prompt. A sequence may end before any decode step shows its NaN."""
-        hidden = self._model.prefill(self._lease.slot, start, chunk)
-        if torch.isnan(hidden.sum()):
+    def _filled(self, chunk: Segment, outcome: Outcome) -> None:
+        """On the step loop's thread: a chunk of the prompt stands. No decode step may ever come to show its NaN."""
+        if outcome.finite and not self._spoiled:
+            self._lease.filled(chunk.start, chunk.tokens)
+        else:
             self._spoiled = True
 
-    def _judge(self, start: int, block: tuple[int, ...], draft: Draft) -> Verdict:
-        """On the device thread: the step, and the decision on it."""
-        logits = self._model.decode(self._lease.slot, start, block)
-        if torch.isnan(logits.sum()):
-            self._spoiled = True  # maybe in padding or rejected rows only, which is no fault of this request
-        return self._sequence.judge(draft, logits)
+    def _judge(self, draft: Draft, outcome: Outcome) -> Verdict:
+        """On the step loop's thread: the decision on a block."""
+        if not outcome.finite:
+            self._spoiled = True  # maybe in rejected rows only, which is no fault of this request
+        if outcome.logits is None:
+            raise ContractViolation("a block came back without logits")
+        return self._sequence.judge(draft, outcome.logits)
 
-    async def _on_device(self, job: Callable[[], Result]) -> Ran[Result]:
-        """Run a job when its turn comes, unless the sequence is over by then."""
+    async def _on_device(self, segments: list[Segment], make: Callable[[Segment, Outcome], Result]) -> Ran[Result]:
+        """Have segments run when their turn comes, unless the sequence is over by then."""
         self._check_open()
-        self._job = self._device.submit(job)
+        self._ticket = ticket = Ticket(
+            segments,
+            who=self,
+            client=self._request.client or self._request.request_id,
+            arrived=self._lease.arrived,
+            expires=self._lease.expires,
+            first=not self._first_token_us,
+            make=make,
+        )
+        self._steps.submit(ticket)
         try:
-            ran = await asyncio.wrap_future(self._job)
+            ran = await asyncio.wrap_future(ticket.future)
         except SlipstreamError as error:
             self._break(error)
             raise
@@ -214,14 +238,13 @@ class OpenSequence:
 
     def _release(self) -> None:
         """On the event loop, when no step of this sequence is on the device."""
-        if not self._spoiled or self._device.closed:
-            self._lease.give_back()
-            return
-        wipe = self._device.submit(lambda: self._model.cache.wipe(self._lease.slot))
-        wipe.add_done_callback(lambda _: self._on_loop(self._lease.give_back))
+        self._lease.give_back(not self._spoiled)
 
     def _on_loop(self, callback: Callable[[], None]) -> None:
-        if not self._loop.is_closed():
+        """Now, on the event loop itself; from elsewhere, soon."""
+        if threading.get_ident() == self._thread:
+            callback()
+        elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(callback)
 
     def _open_drafts(self, name: str) -> GuardedDrafts:

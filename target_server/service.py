@@ -54,7 +54,7 @@ class TargetService(services.TargetServicer):
             sampling = opening.request.sampling
             if not opening.seed_given:
                 sampling = replace(sampling, seed=self._calls.seed())
-            request = replace(opening.request, sampling=sampling, request_id=account.request_id)
+            request = replace(opening.request, sampling=sampling, request_id=account.request_id, client=context.peer())
             async with AsyncExitStack() as stack:
                 with inside("open"):
                     self._check(request, served)

@@ -34,15 +34,25 @@ class TargetSettings:
 
     What all of them may take:
         sessions: sequences open at once; each owns a slot of the KV cache.
+        retained_prefixes: further slots, as far as the cache's budget has room, so that prompts outlive their requests
+            and the next keystroke need not compute them again; 0 retains nothing.
         queued_requests: that may wait for a slot; 0 refuses at once when all are taken.
         queue_wait_ms: milliseconds a request waits for a slot before it is refused.
         kv_cache_bytes: hard budget of the KV cache; a server whose slots don't fit refuses to start.
         drain_s: seconds that open sequences get to end in, on SIGTERM.
 
-    How steps are shaped; they fix the last bits of the arithmetic, so outputs are equal only under equal shapes:
-        block_rows: rows of every decode step, 2 to 64; the longest draft is one less.
-        prefill_rows: rows of every prefill step, 8 to 1024.
-        parity: "strict" refuses to start on a device whose rows depend on their neighbours; "report" only logs it.
+    How steps are made:
+        prefill_budget_ms: milliseconds by which chunks of others' prompts may hold up a block that waits.
+        gather_ms: milliseconds that a step waits at most for sequences that will be back in a moment.
+        block_rows: rows of a block, 2 to 64; the longest draft is one less.
+        prefill_rows: rows of a prompt's chunk, 8 to 1024; prompts are reused in multiples of it.
+        step_rows: rows of a step, at least those of a block and of a chunk.
+        tile_sequences: where no other row counts agree on this device, blocks of so many sequences make up every
+            step; 0 is 1 on the CPU and `sessions` elsewhere.
+        parity: "strict" uses the row counts that were found to give the same bits, so that no output depends on
+            others' requests, and refuses to start on a device whose rows depend on their neighbours; "fast" uses all,
+            so that outputs may depend on the load.
+    block_rows, prefill_rows and a tile fix the last bits of the arithmetic: outputs are equal only under equal ones.
     """
 
     model: str = "default"
@@ -58,13 +68,18 @@ class TargetSettings:
     prompt_tokens: int = 1792
     message_bytes: int = 4 * 2**20
     request_timeout_s: float = 120.0
-    sessions: int = 4
+    sessions: int = 8
+    retained_prefixes: int = 8
     queued_requests: int = 16
     queue_wait_ms: int = 10_000
-    kv_cache_bytes: int = 2**30
+    kv_cache_bytes: int = 2 * 2**30
     drain_s: float = 10.0
+    prefill_budget_ms: float = 150.0
+    gather_ms: float = 8.0
     block_rows: int = 8
     prefill_rows: int = 64
+    step_rows: int = 128
+    tile_sequences: int = 0
     parity: str = "strict"
 
     def __post_init__(self) -> None:
@@ -82,7 +97,7 @@ class TargetSettings:
             if not getattr(self, field):
                 raise InvalidSetting(f"target.{field}", "must not be empty")
         one_of("dtype", DTYPES)
-        one_of("parity", ("strict", "report"))
+        one_of("parity", ("strict", "fast"))
         if not DEVICE.fullmatch(self.device):
             raise InvalidSetting("target.device", f"must be auto, cpu, cuda or cuda:N, got {self.device!r}")
         within("threads", 0, 1024)
@@ -99,3 +114,8 @@ class TargetSettings:
         within("drain_s", 0, 3600)
         within("block_rows", 2, 64)
         within("prefill_rows", 8, 1024)
+        within("step_rows", max(self.block_rows, self.prefill_rows), 1024)
+        within("tile_sequences", 0, 1024)
+        within("retained_prefixes", 0, 65_536)
+        within("prefill_budget_ms", 0, 60_000)
+        within("gather_ms", 0, 1000)

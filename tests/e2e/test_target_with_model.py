@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from target_server.engine import Engine
 from target_server.lifecycle import Served
 from target_server.loading import load
 from target_server.model import Model
+from target_server.steps import Outcome, Segment
 
 PREFIX = "class Limits:\n    def __init__(self, sessions: int) -> None:\n        self."
 
@@ -68,16 +69,17 @@ class Turnstile:
         self.permits = threading.Semaphore(steps)
         self.begun = 0
         self.waiting = threading.Event()
-        decode = Model.decode
+        step = Model.step
 
-        def counted(*arguments: object) -> object:
-            self.begun += 1
-            if not self.permits.acquire(blocking=False):
-                self.waiting.set()
-                self.permits.acquire(timeout=20)
-            return decode(*arguments)  # type: ignore[arg-type]
+        def counted(model: Model, segments: Sequence[Segment], *, total: int) -> list[Outcome]:
+            if any(not segment.prefill for segment in segments):
+                self.begun += 1
+                if not self.permits.acquire(blocking=False):
+                    self.waiting.set()
+                    self.permits.acquire(timeout=20)
+            return step(model, segments, total=total)
 
-        monkeypatch.setattr(Model, "decode", counted)
+        monkeypatch.setattr(Model, "step", counted)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -144,11 +146,11 @@ async def test_a_cancel_mid_stream_frees_the_slot_within_one_step(
 async def test_a_crash_in_the_model_ends_its_request_only(
     running: Serving, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("CUDA error over canary")
 
     _, expected, _ = await running.complete(_asking())
-    monkeypatch.setattr(Model, "decode", broken)
+    monkeypatch.setattr(Model, "step", broken)
     with pytest.raises(aio.AioRpcError) as raised:
         await running.complete(_asking())
     assert raised.value.code() is grpc.StatusCode.INTERNAL

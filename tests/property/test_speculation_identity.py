@@ -71,7 +71,7 @@ def test_sequences_that_take_turns_do_not_touch_each_other(
             *(decode_plainly(engine, request) for request in requests),
         )
         assert [tokens_of(verdicts) for verdicts, _ in at_once] == alone * 2
-        assert engine.free_slots == 2
+        assert engine.free_sessions == 2
         engine.close()
 
     asyncio.run(together())

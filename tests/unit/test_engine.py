@@ -28,6 +28,7 @@ from decoding.verdict import DecodeRequest, FinishReason
 from target_server.engine import Engine
 from target_server.errors import BudgetExceeded
 from target_server.loader import LoadedModel
+from target_server.steps import Outcome, Segment
 
 PROMPT = tuple(range(1, 41))
 
@@ -46,22 +47,27 @@ def request_(tiny_loaded: LoadedModel) -> DecodeRequest:
 
 async def until_free(engine: Engine, slots: int) -> None:
     async with asyncio.timeout(30):
-        while engine.free_slots < slots:  # noqa: ASYNC110
+        while engine.free_sessions < slots:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
-class Held:
-    """Wraps a step so that it waits in the device thread until it is let go."""
+Segments = Sequence[Segment]
+Outcomes = list[Outcome]
 
-    def __init__(self, step: Any) -> None:
-        self.step, self.calls = step, 0
+
+class Held:
+    """Wraps steps so that those with blocks (or chunks) wait on the step loop's thread until they are let go."""
+
+    def __init__(self, step: Any, *, prefill: bool) -> None:
+        self.step, self.prefill, self.calls = step, prefill, 0
         self.entered, self.let_go = threading.Event(), threading.Event()
 
-    def __call__(self, *arguments: Any) -> Any:
-        self.calls += 1
-        self.entered.set()
-        assert self.let_go.wait(30)
-        return self.step(*arguments)
+    def __call__(self, segments: Segments, *, total: int) -> Outcomes:
+        if any(segment.prefill is self.prefill for segment in segments):
+            self.calls += 1
+            self.entered.set()
+            assert self.let_go.wait(30)
+        return self.step(segments, total=total)
 
 
 async def test_greedy_output_is_transformers_own(tiny_loaded: LoadedModel, engine: Engine, tiny_model_folder) -> None:
@@ -116,7 +122,7 @@ async def test_wrong_requests_are_refused(tiny_loaded: LoadedModel, engine: Engi
         await opening(replace(request_, prompt=()))
     with pytest.raises(InvalidSetting, match="prompt"):
         await opening(replace(request_, prompt=(tiny_loaded.vocabulary_size,)))
-    assert engine.free_slots == 2
+    assert engine.free_sessions == 2
 
 
 async def test_wrong_drafts_are_refused_and_the_sequence_goes_on(engine: Engine, request_) -> None:
@@ -141,8 +147,8 @@ async def test_wrong_drafts_are_refused_and_the_sequence_goes_on(engine: Engine,
 
 
 async def test_slot_is_freed_within_one_step_of_a_cancel_and_not_before_the_step_ends(engine: Engine, request_) -> None:
-    held = Held(engine._model.decode)
-    engine._model.decode = held
+    held = Held(engine._model.step, prefill=False)
+    engine._model.step = held
 
     async def decode() -> None:
         async with engine.open(request_) as sequence:
@@ -154,15 +160,15 @@ async def test_slot_is_freed_within_one_step_of_a_cancel_and_not_before_the_step
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert engine.free_slots == 1  # the step still writes to its slot
+    assert engine.free_sessions == 1  # the step still writes to its slot
     held.let_go.set()
     await until_free(engine, 2)
     assert held.calls == 1
 
 
 async def test_cancel_before_the_turn_runs_no_step(engine: Engine, request_) -> None:
-    held = Held(engine._model.prefill)
-    engine._model.prefill = held
+    held = Held(engine._model.step, prefill=True)
+    engine._model.step = held
     async with engine.open(request_):  # its prefill holds the device
         assert await asyncio.to_thread(held.entered.wait, 30)
         async with engine.open(request_) as second:
@@ -171,7 +177,7 @@ async def test_cancel_before_the_turn_runs_no_step(engine: Engine, request_) -> 
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert engine.free_slots == 1  # freed at once: its own prefill never began
+        assert engine.free_sessions == 1  # freed at once: its own prefill never began
         held.let_go.set()
     await until_free(engine, 2)
     assert held.calls == 1
@@ -179,31 +185,35 @@ async def test_cancel_before_the_turn_runs_no_step(engine: Engine, request_) -> 
 
 async def test_crash_fails_one_request_only(engine: Engine, request_) -> None:
     before = tokens_of((await decode_plainly(engine, request_))[0])
-    decode = engine._model.decode
+    step = engine._model.step
 
-    def crash_in_slot(slot: int, start: int, tokens: Sequence[int]) -> torch.Tensor:
-        if slot == broken_slot:
+    def crash_in_slot(segments: Segments, *, total: int) -> Outcomes:
+        if any(segment.slot == broken_slot for segment in segments):
             raise RuntimeError("out of memory at 'secret source'")
-        return decode(slot, start, tokens)
+        return step(segments, total=total)
 
     async with engine.open(request_) as broken, engine.open(request_) as sound:
         broken_slot = broken._lease.slot
-        engine._model.decode = crash_in_slot
-        for _ in range(2):  # asked again, it says the same
-            with pytest.raises(TargetFailed, match="RuntimeError") as failure:
-                await broken.verify(plain_draft(request_))
-            assert "secret" not in str(failure.value)
-        assert tokens_of([verdict async for verdict in sound.run(16)]) == before
-    engine._model.decode = decode
+        engine._model.step = crash_in_slot
+        both = asyncio.gather(
+            broken.verify(plain_draft(request_)), sound.verify(plain_draft(request_)), return_exceptions=True
+        )
+        failed, verdict = await both  # they may have shared the step that broke
+        assert isinstance(failed, TargetFailed)
+        with pytest.raises(TargetFailed, match="RuntimeError") as failure:  # asked again, it says the same
+            await broken.verify(plain_draft(request_))
+        assert "secret" not in str(failure.value)
+        assert tokens_of([verdict, *[verdict async for verdict in sound.run(15)]]) == before
+    engine._model.step = step
     await until_free(engine, 2)
     assert tokens_of((await decode_plainly(engine, request_))[0]) == before
 
 
 async def test_crash_in_prefill_is_told_at_the_first_step(engine: Engine, request_) -> None:
-    def crash(*_: Any) -> None:
+    def crash(segments: Segments, *, total: int) -> Outcomes:
         raise MemoryError
 
-    engine._model.prefill = crash
+    engine._model.step = crash
     async with engine.open(request_) as sequence:
         with pytest.raises(TargetFailed):
             await sequence.verify(plain_draft(request_))
@@ -212,20 +222,19 @@ async def test_crash_in_prefill_is_told_at_the_first_step(engine: Engine, reques
 
 async def test_nan_fails_the_request_and_does_not_reach_the_next_owner_of_the_slot(engine: Engine, request_) -> None:
     before = tokens_of((await decode_plainly(engine, request_))[0])
-    decode = engine._model.decode
+    step = engine._model.step
 
-    def poison(slot: int, start: int, tokens: Sequence[int]) -> torch.Tensor:
-        logits = decode(slot, start, tokens).clone()
-        engine._model.cache._values[0][slot] = float("nan")
-        logits[:] = float("nan")
-        return logits
+    def poison(segments: Segments, *, total: int) -> Outcomes:
+        for segment in segments:
+            engine._model.cache._values[0][segment.slot] = float("nan")
+        return step(segments, total=total)
 
-    engine._model.decode = poison
+    engine._model.step = poison
     async with engine.open(request_) as first, engine.open(request_) as second:
         for sequence in (first, second):
             with pytest.raises(TargetFailed):
                 await sequence.verify(plain_draft(request_))
-    engine._model.decode = decode
+    engine._model.step = step
     await until_free(engine, 2)
     for _ in range(2):
         assert tokens_of((await decode_plainly(engine, request_))[0]) == before
@@ -233,38 +242,26 @@ async def test_nan_fails_the_request_and_does_not_reach_the_next_owner_of_the_sl
 
 async def test_nan_of_a_prompt_does_not_outlive_a_sequence_that_never_decoded(engine: Engine, request_) -> None:
     before = tokens_of((await decode_plainly(engine, request_))[0])
-    prefill, filled = engine._model.prefill, asyncio.Event()
+    step, filled = engine._model.step, asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def poison(slot: int, start: int, tokens: Sequence[int]) -> torch.Tensor:
-        hidden = prefill(slot, start, tokens).clone()
-        engine._model.cache._values[0][slot] = float("nan")
-        hidden[:] = float("nan")
+    def poison(segments: Segments, *, total: int) -> Outcomes:
+        for segment in segments:
+            engine._model.cache._values[0][segment.slot] = float("nan")
+        outcomes = step(segments, total=total)
+        assert not any(outcome.finite for outcome in outcomes)
         loop.call_soon_threadsafe(filled.set)
-        return hidden
+        return outcomes
 
-    engine._model.prefill = poison
+    engine._model.step = poison
     for _ in range(2):
         filled.clear()
         async with engine.open(request_):
             await filled.wait()
         await until_free(engine, 2)
-    engine._model.prefill = prefill
+    engine._model.step = step
     for _ in range(2):
         assert tokens_of((await decode_plainly(engine, request_))[0]) == before
-
-
-async def test_nan_in_rows_that_are_not_asked_for_does_no_harm(engine: Engine, request_) -> None:
-    before = tokens_of((await decode_plainly(engine, request_))[0])
-    decode = engine._model.decode
-
-    def spoil_padding(slot: int, start: int, tokens: Sequence[int]) -> torch.Tensor:
-        logits = decode(slot, start, tokens).clone()
-        logits[len(tokens) :] = float("nan")
-        return logits
-
-    engine._model.decode = spoil_padding
-    assert tokens_of((await decode_plainly(engine, request_))[0]) == before
 
 
 async def test_full_house_refuses_with_a_retry_hint(tiny_loaded: LoadedModel, request_) -> None:
@@ -295,24 +292,24 @@ async def test_sequence_that_stays_open_too_long_loses_its_slot(tiny_loaded: Loa
         await until_free(engine, 1)
         with pytest.raises(DeadlineExceeded):
             await sequence.verify(plain_draft(request_))
-    assert engine.free_slots == 1
+    assert engine.free_sessions == 1
     engine.close()
 
 
 async def test_engine_that_is_closed_fails_open_sequences_and_drops_waiting_steps(engine: Engine, request_) -> None:
-    held = Held(engine._model.prefill)
-    engine._model.prefill = held
+    held = Held(engine._model.step, prefill=True)
+    engine._model.step = held
     async with engine.open(request_) as first, engine.open(request_) as second:
         steps = [asyncio.create_task(sequence.verify(plain_draft(request_))) for sequence in (first, second)]
         assert await asyncio.to_thread(held.entered.wait, 30)
         closing = asyncio.create_task(asyncio.to_thread(engine.close))
-        while not engine._device.closed:  # noqa: ASYNC110
+        while not engine._steps.closed:  # noqa: ASYNC110
             await asyncio.sleep(0)
         held.let_go.set()
         await closing
         outcomes = await asyncio.gather(*steps, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [TargetUnavailable] * 2
-    assert engine.free_slots == 2
+    assert engine.free_sessions == 2
     assert held.calls == 1
 
 

@@ -107,7 +107,7 @@ def test_parity_sees_a_mask_that_leaks() -> None:
 
     def leak(layer: int, slot: int, length: int) -> Any:
         keys, values = read(layer, slot, length)
-        return keys, values + 1e-3 * values[:, :, -1:]
+        return keys, values + 1e-3 * values.mean(dim=2, keepdim=True)
 
     model.cache.read = leak
     assert not check_parity(model, vocabulary_size=512).holds

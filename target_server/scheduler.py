@@ -1,0 +1,162 @@
+"""Which of the waiting work makes up the next step. Pure: time comes in, nothing is run; knows nothing of models.
+
+Blocks to decode go first, those of users who have seen no token yet ahead of others. Chunks of prompts fill the step
+up as far as the blocks' latency budget allows. Neither starves the other: where a chunk would break the budget, steps
+with and without one alternate. Among equals the client that was served least goes first, then who waits longest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from target_server.shapes import Shapes
+
+CLIENTS_KEPT = 1024
+SMOOTHING = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """What one sequence waits for: rows of one block, or of each chunk that is left of its prompt, in order.
+
+    client: whose it is. arrived: clock reading of the request, seconds. first: its user has seen no token of it yet.
+    """
+
+    client: str
+    rows: tuple[int, ...]
+    prefill: bool
+    arrived: float
+    first: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One step. blocks: indices of wants. chunks: indices and how many chunks of each. total: rows of the step."""
+
+    blocks: tuple[int, ...]
+    chunks: tuple[tuple[int, int], ...]
+    total: int
+
+
+class StepCosts:
+    """Running estimates of a step's milliseconds by its rows; a bounded number of them."""
+
+    def __init__(self) -> None:
+        self._usual: dict[int, float] = {}
+
+    def record(self, total: int, milliseconds: float) -> None:
+        usual = self._usual.get(total, milliseconds)
+        self._usual[total] = usual + SMOOTHING * (milliseconds - usual)
+
+    def estimate(self, total: int) -> float:
+        """Of that count, else of the nearest larger one known, else in proportion to the largest; 0 knowing none."""
+        larger = [rows for rows in self._usual if rows >= total]
+        if larger:
+            return self._usual[min(larger)]
+        if not self._usual:
+            return 0.0
+        largest = max(self._usual)
+        return self._usual[largest] * total / largest
+
+
+class Scheduler:
+    """Plans steps; remembers what it planned, to be fair.
+
+    shapes: asked anew for each step, since they are only known once the model has been tried.
+    budget_ms: how much longer than without them chunks may let blocks wait.
+    """
+
+    def __init__(self, shapes: Callable[[], Shapes], *, budget_ms: float) -> None:
+        self._shapes = shapes
+        self._budget_ms = budget_ms
+        self._costs = StepCosts()
+        self._served: OrderedDict[str, float] = OrderedDict()
+        self._prefilled_ms = 0.0  # since the last step with blocks
+        self._left_out = False  # chunks waited and the last step took none
+
+    def plan(self, wants: Sequence[Want], *, decoding: bool) -> Plan:
+        """The next step for `wants`, of which there must be one. `decoding`: others than these may soon want blocks."""
+        shapes = self._shapes()
+        self._admit(wants)
+        blocks = sorted((i for i, want in enumerate(wants) if not want.prefill), key=lambda i: self._order(wants[i]))
+        chunks = sorted((i for i, want in enumerate(wants) if want.prefill), key=lambda i: self._order(wants[i]))
+        if blocks and chunks and not shapes.shared:
+            if self._may_prefill(shapes, wants[chunks[0]].rows[0]):
+                blocks = []
+            else:
+                chunks = []
+        taken, rows = self._take_blocks(shapes, wants, blocks)
+        pressed = bool(taken) or decoding
+        parts, chunk_rows = self._take_chunks(shapes, wants, chunks, rows, pressed=pressed)
+        self._left_out = bool(chunks) and not parts
+        total = shapes.total(decode_rows=rows, prefill_rows=chunk_rows)
+        if total is None:
+            raise AssertionError("a step was planned that has no shape")
+        for index in taken:
+            self._serve(wants[index].client, wants[index].rows[0])
+        for index, count in parts:
+            self._serve(wants[index].client, sum(wants[index].rows[:count]))
+        return Plan(blocks=tuple(taken), chunks=tuple(parts), total=total)
+
+    def ran(self, plan: Plan, milliseconds: float) -> None:
+        """Learn what a step took."""
+        self._costs.record(plan.total, milliseconds)
+        self._prefilled_ms = 0.0 if plan.blocks else self._prefilled_ms + milliseconds
+
+    def _order(self, want: Want) -> tuple[bool, float, float]:
+        return (not want.first, self._served[want.client], want.arrived)
+
+    def _may_prefill(self, shapes: Shapes, rows: int) -> bool:
+        """Where blocks and chunks can't share a step: whether it is the chunks' turn."""
+        if not self._prefilled_ms:
+            return True
+        total = shapes.total(decode_rows=0, prefill_rows=rows) or rows
+        return self._prefilled_ms + self._costs.estimate(total) <= self._budget_ms
+
+    def _take_blocks(self, shapes: Shapes, wants: Sequence[Want], blocks: list[int]) -> tuple[list[int], int]:
+        taken: list[int] = []
+        rows = 0
+        for index in blocks:
+            if shapes.total(decode_rows=rows + wants[index].rows[0], prefill_rows=0) is None:
+                break
+            taken.append(index)
+            rows += wants[index].rows[0]
+        return taken, rows
+
+    def _take_chunks(
+        self, shapes: Shapes, wants: Sequence[Want], chunks: list[int], decode_rows: int, *, pressed: bool
+    ) -> tuple[list[tuple[int, int]], int]:
+        alone = shapes.total(decode_rows=decode_rows, prefill_rows=0) if decode_rows else None
+        limit = (self._costs.estimate(alone) if alone else 0.0) + self._budget_ms if pressed else math.inf
+        parts: list[tuple[int, int]] = []
+        taken = 0
+        for index in chunks:
+            count = 0
+            for rows in wants[index].rows:
+                total = shapes.total(decode_rows=decode_rows, prefill_rows=taken + rows)
+                overdue = not taken and (not decode_rows or self._left_out)
+                if total is None or (self._costs.estimate(total) > limit and not overdue):
+                    break
+                count += 1
+                taken += rows
+            if count:
+                parts.append((index, count))
+            if count < len(wants[index].rows):
+                break
+        return parts, taken
+
+    def _admit(self, wants: Sequence[Want]) -> None:
+        """A client that comes anew starts where the least served of those who wait stands, not at nothing."""
+        known = [self._served[want.client] for want in wants if want.client in self._served]
+        floor = min(known, default=0.0)
+        for want in wants:
+            self._served[want.client] = max(self._served.get(want.client, floor), floor)
+            self._served.move_to_end(want.client)
+        while len(self._served) > max(CLIENTS_KEPT, len(wants)):
+            self._served.popitem(last=False)
+
+    def _serve(self, client: str, rows: int) -> None:
+        self._served[client] += rows
