@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from cli import complete, demo, doctor, drafts, models, serving
+from cli import audit, complete, demo, doctor, drafts, models, serving
 from cli.errors import FAILED, exit_code
 from decoding.errors import SlipstreamError
 from decoding.traces import trace
@@ -34,6 +34,7 @@ app.command("lsp")(serving.lsp)
 app.command("complete")(complete.complete)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
+app.add_typer(audit.app, name="audit")
 app.add_typer(models.app, name="models")
 app.add_typer(drafts.app, name="drafts")
 
