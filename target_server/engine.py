@@ -35,7 +35,8 @@ from target_server.prefixes import Prefixes
 from target_server.scheduler import Scheduler
 from target_server.settings import TargetSettings
 from target_server.shapes import Shapes, candidates, canonical
-from target_server.step_loop import StepLoop, StepRecord
+from target_server.step_loop import StepLoop
+from target_server.step_metrics import StepRecord
 
 log = structlog.get_logger()
 
@@ -53,7 +54,7 @@ class Engine:
     """Serves one model to several sequences, whose blocks and chunks share steps.
 
     drafting: gives a session of the drafter (language, name) for a request, None where there is none; used by `run`.
-    clock: seconds, monotonic. observe: hears of each step, on the step loop's thread.
+    clock: seconds, monotonic. `observe` may be set: it hears of each step, on the step loop's thread.
 
     Building it allocates the KV cache and takes a moment. Raises BudgetExceeded.
     """
@@ -65,8 +66,8 @@ class Engine:
         *,
         clock: Callable[[], float] = time.monotonic,
         drafting: Drafting | None = None,
-        observe: Callable[[StepRecord], None] = lambda _: None,
     ) -> None:
+        self.observe: Callable[[StepRecord], None] = lambda _: None
         self._loaded = loaded
         self._settings = settings
         self._clock = clock
@@ -92,7 +93,7 @@ class Engine:
             Gathering(longest_s=settings.gather_ms / 1000),
             threads=settings.threads,
             clock=clock,
-            observe=observe,
+            observe=lambda record: self.observe(record),
         )
         self._vocabulary_size = min(loaded.vocabulary.size, loaded.vocabulary_size)
         self._end_of_text = frozenset(loaded.vocabulary.end_of_text_ids)

@@ -12,6 +12,7 @@ from decoding.errors import TargetUnavailable
 from decoding.verdict import Target
 from drafts.vocabulary import Vocabulary
 from slipstream.description import TargetDescription
+from target_server.step_metrics import StepRecord
 
 LOADING = "loading"
 SERVING = "serving"
@@ -28,13 +29,17 @@ class Drafters(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A loaded model and what goes with it; `close` frees the device once no sequence is open."""
+    """A loaded model and what goes with it.
+
+    close: frees the device once no sequence is open. listen: has each step told to whom it is given, on any thread.
+    """
 
     target: Target
     vocabulary: Vocabulary
     drafters: Drafters
     description: TargetDescription
     close: Callable[[], Awaitable[None]]
+    listen: Callable[[Callable[[StepRecord], None]], None] = lambda _: None
 
 
 class Lifecycle:

@@ -6,6 +6,7 @@ Imports torch only when it runs, so that the server's ports are open while that 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from drafts.settings import DraftSettings
 from slipstream.description import Limits, TargetDescription
 from target_server.lifecycle import Served
 from target_server.settings import TargetSettings
+from target_server.step_metrics import StepRecord
 
 
 def load(settings: TargetSettings, drafts: DraftSettings, *, cache_folder: Path) -> Served:
@@ -39,6 +41,9 @@ def load(settings: TargetSettings, drafts: DraftSettings, *, cache_folder: Path)
 
     async def close() -> None:
         await asyncio.to_thread(engine.close)
+
+    def listen(hear: Callable[[StepRecord], None]) -> None:
+        engine.observe = hear
 
     try:
         asyncio.run(engine.warm_up())
@@ -71,4 +76,5 @@ def load(settings: TargetSettings, drafts: DraftSettings, *, cache_folder: Path)
             server_version=version("slipstream-completion"),
         ),
         close=close,
+        listen=listen,
     )

@@ -119,6 +119,9 @@ class Metrics:
             "emitted": counter("emitted_tokens", "Tokens of outputs."),
         }
         self._steps = counter("verify_steps", "Forward passes that decoded, prefill not counted.")
+        self._prefixes = counter(
+            "prefix_lookups", "Requests by whether the cache held their beginning.", (*by, "outcome")
+        )
         self._requests = counter("requests", 'Requests by finish reason; "error" where none.', (*by, "reason"))
         self._errors = counter("errors", "Requests that ended in another gRPC status than OK.", (*by, "status"))
         self._gate = gauge("gate_state", "1 for the state that the gate is in.", (*by, "side", "state"))
@@ -151,6 +154,7 @@ class Metrics:
         statistics = settled.statistics
         for name, counter in self._tokens.items():
             counter.labels(*labels).inc(getattr(statistics, f"{name}_tokens"))
+        self._prefixes.labels(*labels, "hit" if statistics.cached_tokens else "miss").inc()
         self._steps.labels(*labels).inc(statistics.verify_steps)
         self._request.labels(*labels).observe(settled.total_us / 1e6)
         if settled.first_token_us:

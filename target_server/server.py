@@ -40,6 +40,7 @@ from target_server.pages import build_pages
 from target_server.ports import Addresses, listening
 from target_server.service import TargetService
 from target_server.settings import TargetSettings
+from target_server.step_metrics import StepMetrics
 
 # Clients may draft with what this server does not have: another table, say.
 CLIENT_DRAFTERS = frozenset(KINDS) - {"none"}
@@ -133,6 +134,7 @@ class TargetServer:
     async def load(self) -> Served:
         """Load the model and serve it. Raises what loading raises."""
         served = self._served = await in_background(self._load, name="slipstream-load")
+        served.listen(StepMetrics(self.metrics.registry).stepped)
         self.metrics.admit_drafters({name for _, name in served.description.drafters} | CLIENT_DRAFTERS)
         self.lifecycle.serve(served)
         await self._set_health(HealthCheckResponse.SERVING)

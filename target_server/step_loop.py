@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -21,6 +20,7 @@ from decoding.errors import DeadlineExceeded, TargetUnavailable
 from decoding.traces import trace
 from target_server.gathering import Gathering
 from target_server.scheduler import Plan, Scheduler, Want
+from target_server.step_metrics import StepRecord
 from target_server.steps import Outcome, Segment
 from target_server.ticket import Ticket
 
@@ -31,24 +31,6 @@ class Runner(Protocol):
     """What runs a step: `target_server.model.Model`."""
 
     def step(self, segments: Sequence[Segment], *, total: int) -> list[Outcome]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
-    """One step's times in microseconds, and its size.
-
-    wait_us: for sequences that were drafting, so that they go together. sample_us: judging drafts by the logits.
-    """
-
-    blocks: int
-    chunks: int
-    rows: int
-    total: int
-    wait_us: int
-    schedule_us: int
-    forward_us: int
-    sample_us: int
-    deliver_us: int
 
 
 class StepLoop:
