@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from decoding.draft_length import DraftLength
+from decoding.record_book import RecordBook
 from decoding.rules import GuardRules
 from decoding.sampling import SamplingConfig
-from decoding.session import Chunk, DraftStop, Mode
+from decoding.session import Chunk, DraftStop, Mode, Session
 from decoding.stopping import FinishReason, StopRules
-from decoding.verdict import Statistics
+from decoding.verdict import DecodeRequest, Statistics
 
 DRAFTERS = ("oracle", "oracle", "beyond", "sure", "noise", "empty", "repeat", "lookup", "breaking")
 FAULTS = ("drafting raises", "reading raises", "too long", "stale", "another config")
@@ -88,6 +90,8 @@ class Case:
     fault, fails_at: what goes wrong with a breaking drafter, and at which of its drafts.
     stop_after: chunks before drafting is stopped for `stop_reason`, -1 for never.
     slow: drafts take longer than they may.
+    step_us: what steps of 1, 4 and 8 rows are said to take where the length of drafts is chosen by that; else ().
+    rows_at_once: how many rows a toy's block is decided by at a time.
     """
 
     number: int
@@ -101,6 +105,33 @@ class Case:
     stop_after: int
     stop_reason: DraftStop
     slow: bool
+    step_us: tuple[int, ...]
+    rows_at_once: int
+
+    def session(
+        self,
+        request: DecodeRequest,
+        *,
+        context_length: int,
+        token_bytes: Callable[[int], bytes],
+        end_of_text: Collection[int],
+    ) -> Session:
+        length = None
+        if self.step_us:
+            book = RecordBook()
+            for rows, us in zip((1, 4, 8), self.step_us, strict=True):
+                book.timings.add_step(rows, us)
+            length = DraftLength(book.of("python", "toy").record)
+        return Session(
+            request,
+            mode=self.mode,
+            block_rows=self.block_rows,
+            context_length=context_length,
+            token_bytes=token_bytes,
+            end_of_text=end_of_text,
+            guard=self.guard,
+            length=length,
+        )
 
 
 def joined(chunks: Sequence[Chunk]) -> Output:
@@ -132,6 +163,8 @@ def draw_case(number: int, dice: Random) -> Case:
         stop_after=dice.choice((-1, -1, -1, -1, 0, 1, 2, 5)),
         stop_reason=dice.choice((DraftStop.GATE, DraftStop.OVER_BUDGET)),
         slow=dice.random() < 0.1,
+        step_us=dice.choice(((), (), tuple(sorted(dice.randint(1, 9) * 10_000 for _ in range(3))))),
+        rows_at_once=dice.choice((1, 3, 8)),
     )
 
 

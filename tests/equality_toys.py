@@ -39,9 +39,13 @@ ROOM = 1000
 class Remembering(ToyTarget):
     """Makes each row once: it is asked for the same ones plainly and speculatively."""
 
-    def __init__(self, **shape: Any) -> None:
+    def __init__(self, *, rows_at_once: int, **shape: Any) -> None:
         super().__init__(**shape)
+        self._arithmetic = NumpyArithmetic(rows_at_once=rows_at_once)
         self._rows: dict[tuple[int, ...], NDArray[Any]] = {}
+
+    def open(self, **changes: Any) -> Any:
+        return super().open(**changes, arithmetic=self._arithmetic)
 
     def logits(self, tokens: tuple[int, ...]) -> NDArray[Any]:
         key = tokens[-self.order :]
@@ -67,15 +71,7 @@ def decode_freely(target: ToyTarget, prompt: tuple[int, ...], config: SamplingCo
 async def decode(
     case: Case, request: DecodeRequest, verifier: ToyVerifier, guess: Guess, context_length: int
 ) -> tuple[Session, list[Chunk]]:
-    session = Session(
-        request,
-        mode=case.mode,
-        block_rows=case.block_rows,
-        context_length=context_length,
-        token_bytes=token_bytes,
-        end_of_text=END_OF_TEXT,
-        guard=case.guard,
-    )
+    session = case.session(request, context_length=context_length, token_bytes=token_bytes, end_of_text=END_OF_TEXT)
     chunks: list[Chunk] = []
     clock = itertools.count(0, 30_000_000 if case.slow else 1).__next__
     if case.stop_after == 0:
@@ -91,7 +87,7 @@ def check(number: int) -> Counter[str]:
     """One case: that it is as plain decoding has it. What it was a case of."""
     dice = Random(number)  # noqa: S311
     case = draw_case(number, dice)
-    target = Remembering(salt=dice.randrange(10**6), order=dice.randint(1, 4))
+    target = Remembering(rows_at_once=case.rows_at_once, salt=dice.randrange(10**6), order=dice.randint(1, 4))
     config = draw_sampling(dice, range(SIZE))
     prompt = (dice.randrange(SIZE), dice.randrange(SIZE))
     context_length = dice.choice((ROOM, ROOM, dice.randint(3, 30)))

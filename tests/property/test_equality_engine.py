@@ -23,7 +23,7 @@ from tiny_models import save_tiny_model
 
 from decoding.drafting import DraftingRequest, DraftSession
 from decoding.sampling import SamplingConfig
-from decoding.session import Mode, Session
+from decoding.session import Mode
 from decoding.verdict import DecodeRequest, FinishReason
 from drafts.speculation import speculate
 from target_server.engine import Engine
@@ -77,15 +77,8 @@ class Bench:
         guess = guess_of(case, dice, len(request.prompt), free.tokens, self.end, self.loaded.vocabulary_size)
         drafting = drafting_of(case, request, guess)
         self.drafting[request.drafter] = drafting
-        session = Session(
-            request,
-            mode=case.mode,
-            block_rows=case.block_rows,
-            context_length=CONTEXT,
-            token_bytes=token_bytes,
-            end_of_text=self.loaded.vocabulary.end_of_text_ids,
-            guard=case.guard,
-        )
+        ends = self.loaded.vocabulary.end_of_text_ids
+        session = case.session(request, context_length=CONTEXT, token_bytes=token_bytes, end_of_text=ends)
         chunks = []
         async with self.engine.open(request) as verifier:
             async for chunk in speculate(session, drafting, verifier, clock=itertools.count().__next__):
