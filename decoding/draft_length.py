@@ -71,10 +71,11 @@ class DraftLength:
         """What of a draft, made under `limit`, is worth the target's rows: its beginning, or nothing of it."""
         self._record.add_draft(proposed=len(draft.tokens), us=draft_us)
         length = best_choice(self.returns(draft, draft_us=draft_us), self._earned())
-        stated = _stated(draft)[:length]
-        self._round = _Round(limit=limit, proposed=len(draft.tokens), confidences=stated, draft_us=draft_us)
-        if length == len(draft.tokens):
+        stated, proposed = _stated(draft), len(draft.tokens)
+        self._round = _Round(limit=limit, proposed=proposed, confidences=stated[:length], draft_us=draft_us)
+        if length == proposed:
             return draft
+        self._record.calibration.fade(length, stated[length])
         return replace(
             draft,
             tokens=draft.tokens[:length],
@@ -111,11 +112,13 @@ class DraftLength:
         record.earned.add(len(verdict.tokens), round(timings.step_us(rows) + trip + draft_us))
 
     def prospects(self, most: int) -> list[Expectation]:
-        """What to expect of each limit from 0, which is the target alone, to `most`, before anything is drafted."""
+        """What to expect of each limit from 0 to `most`, before anything is drafted.
+
+        0 is one token of the target alone, which shares its round trip with the others of its run.
+        """
         record, timings, trust = self._record, self._record.timings, self._trust()
-        alone = self.run_tokens
         trip = timings.round_trip_us
-        choices = [Expectation(tokens=alone, us=trip + alone * timings.step_us(1))]
+        choices = [Expectation(tokens=1, us=trip / self.run_tokens + timings.step_us(1))]
         tokens, us = 1.0, trip + timings.step_us(1) + record.guess_us
         for index in range(most):
             place = record.place(index)

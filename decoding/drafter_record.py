@@ -18,7 +18,7 @@ from decoding.timings import Timings
 _FIRST_REACHED, _REACHED_AGAIN = 0.8, 0.9
 _FIRST_ACCEPTED, _ACCEPTED_AGAIN = 0.6, 0.85
 _TRUST = 8.0  # drafts that these weigh as much as
-_FADING = 0.9
+_FADING = 0.97
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

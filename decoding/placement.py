@@ -86,11 +86,16 @@ class Placement:
 
     @property
     def server_us_per_token(self) -> float | None:
-        """By what was measured at the target; before that, by what drafting beside the editor does without the trip."""
+        """By what was measured at the target; before that, by what drafting beside the editor does without the trip.
+
+        None as `edge_us_per_token` is.
+        """
         edge, server = self._sides[Mode.EDGE], self._sides[Mode.SERVER]
-        if server.known:
-            return (self._device_us() + server.overhead_us) / server.tokens_per_step
-        return self._device_us() / edge.tokens_per_step if edge.known else None
+        if not edge.known:
+            return None
+        if not server.known:
+            return self._device_us() / edge.tokens_per_step
+        return (self._device_us() + server.overhead_us) / server.tokens_per_step
 
     def _device_us(self) -> float:
         used = self._sides[self.side]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from decoding.draft_length import DraftLength
 from decoding.drafting import Draft
 from decoding.rules import GuardRules
 from decoding.sampling import SamplingConfig
@@ -25,6 +26,7 @@ def opened(
     context_length: int = 100,
     drafter: str = "lookup",
     prompt: tuple[int, ...] = (97, 98, 99),
+    length: DraftLength | None = None,
 ) -> Session:
     """Token ids are characters; 0 ends the text."""
     return Session(
@@ -43,6 +45,7 @@ def opened(
         token_bytes=lambda token: bytes([token]),
         end_of_text={END},
         guard=guard,
+        length=length,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 from toy_target import END, ToyTarget, token_bytes
 
+from decoding.draft_length import DraftLength
 from decoding.drafting import Draft
 from decoding.sampling import SamplingConfig
 from decoding.session import Mode, Session
@@ -31,7 +32,14 @@ def request(
     )
 
 
-def session(opening: DecodeRequest, mode: Mode, *, block_rows: int = 8, context_length: int = 1000) -> Session:
+def session(
+    opening: DecodeRequest,
+    mode: Mode,
+    *,
+    block_rows: int = 8,
+    context_length: int = 1000,
+    length: DraftLength | None = None,
+) -> Session:
     return Session(
         opening,
         mode=mode,
@@ -39,6 +47,7 @@ def session(opening: DecodeRequest, mode: Mode, *, block_rows: int = 8, context_
         context_length=context_length,
         token_bytes=token_bytes,
         end_of_text=END_OF_TEXT,
+        length=length,
     )
 
 

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from drafter_records import record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_target import END, ToyTarget, token_bytes
 from toy_verifier import PROMPT, ToyDrafting, ToyVerifier, reference, request, session
 
+from decoding.draft_length import DraftLength
+from decoding.drafter_record import DrafterRecord
 from decoding.sampling import SamplingConfig
 from decoding.session import Chunk, DraftStop, Mode, Session
 from decoding.stopping import StopRules, StopScanner
@@ -74,10 +77,18 @@ class Schedule:
         return (*known[:right], *off)[: max(0, limit)]
 
 
-async def drive(case: Case, mode: Mode, truth: tuple[int, ...]) -> tuple[Session, ToyVerifier, list[Chunk]]:
+async def drive(
+    case: Case, mode: Mode, truth: tuple[int, ...], known: DrafterRecord | None = None
+) -> tuple[Session, ToyVerifier, list[Chunk]]:
     guess = Schedule(truth, case.schedule, case.target.size)
     verifier = ToyVerifier(case.target, case.opening, context_length=case.context_length, guess=guess)
-    subject = session(case.opening, mode, block_rows=case.block_rows, context_length=case.context_length)
+    subject = session(
+        case.opening,
+        mode,
+        block_rows=case.block_rows,
+        context_length=case.context_length,
+        length=None if known is None else DraftLength(known),
+    )
     chunks: list[Chunk] = []
     async for chunk in speculate(subject, ToyDrafting(guess), verifier, clock=lambda: 0):
         chunks.append(chunk)
@@ -95,14 +106,25 @@ def whole_text(case: Case, verdicts: list[Verdict]) -> str:
     return text + scanner.flush(finish)
 
 
-@settings(max_examples=150, deadline=None)
-@given(case=CASES, mode=st.sampled_from(Mode))
-def test_every_path_gives_plain_decodings_output(case: Case, mode: Mode) -> None:
+# What makes drafts long, short or not worth while: rows that cost nothing, or as much as steps, and a long way.
+KNOWN = st.one_of(
+    st.none(),
+    st.builds(
+        lambda row_us, trip_us: record(steps=[(1, 50_000), (8, 50_000 + 7 * row_us)], trip_us=trip_us),
+        row_us=st.integers(0, 60_000),
+        trip_us=st.integers(0, 300_000),
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=CASES, mode=st.sampled_from(Mode), known=KNOWN)
+def test_every_path_gives_plain_decodings_output(case: Case, mode: Mode, known: DrafterRecord | None) -> None:
     plain = asyncio.run(reference(case.target, case.opening, context_length=case.context_length))
     tokens = tuple(token for verdict in plain for token in verdict.tokens)
     # The drafter also drafts the id that ends the text, and on beyond it.
     truth = (*tokens, END, 1, 2)
-    subject, verifier, chunks = asyncio.run(drive(case, mode, truth))
+    subject, verifier, chunks = asyncio.run(drive(case, mode, truth, known))
 
     assert tuple(token for chunk in chunks for token in chunk.tokens) == tokens
     assert "".join(chunk.text for chunk in chunks) == whole_text(case, plain)

@@ -6,7 +6,7 @@ import pytest
 
 from decoding.errors import InvalidSetting
 from decoding.gate import RequestOutcome
-from decoding.rules import GateRules, GuardRules
+from decoding.rules import GateRules, GuardRules, LengthRules, PlacementRules
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,18 @@ def test_rules_out_of_range_name_their_field(fields: dict[str, float]) -> None:
 def test_guard_rules_out_of_range_name_their_field(fields: dict[str, float]) -> None:
     with pytest.raises(InvalidSetting, match=rf"^guard\.{next(iter(fields))}: must be"):
         GuardRules(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["memory", "samples", "recent_rounds", "run_tokens", "step_us"])
+def test_length_rules_out_of_range_name_their_field(field: str) -> None:
+    with pytest.raises(InvalidSetting, match=rf"^length\.{field}: must be"):
+        LengthRules(**{field: 0})
+
+
+@pytest.mark.parametrize("field", ["window_requests", "evidence_steps", "margin", "recheck_every"])
+def test_placement_rules_out_of_range_name_their_field(field: str) -> None:
+    with pytest.raises(InvalidSetting, match=rf"^placement\.{field}: must be"):
+        PlacementRules(**{field: 0})
 
 
 def test_an_acceptance_over_one_is_refused() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from drafter_records import record
 from session_steps import draft, opened, propose, verdict
 
+from decoding.draft_length import DraftLength
 from decoding.errors import ContractViolation
 from decoding.rules import GuardRules
 from decoding.session import Done, Mode, Propose, Run, Verify
@@ -91,6 +94,46 @@ def test_empty_drafts_in_a_row_let_the_target_run_for_a_while() -> None:
         session.judged(verdict(session, len(text), 0, "x"))
     assert session.next() == Propose(limit=3)  # the one with a token started the count again
     assert session.draft_stop is None
+
+
+# how long drafts are
+
+
+def test_a_draft_is_cut_where_its_rows_are_dearer_than_its_tokens() -> None:
+    dear = record(steps=((1, 50_000), (4, 150_000)))
+    session = opened(length=DraftLength(dear))
+    assert isinstance(session.next(), Propose)
+    session.drafted(replace(draft(session, "x"), confidences=(0.1,)))
+    assert session.next() == Verify(draft=draft(session, ""))
+    session.judged(verdict(session, 0, 0, "x"))
+    assert session.statistics.drafted_tokens == 0
+
+
+def test_where_no_draft_pays_the_target_runs_alone_for_a_while_and_that_is_weighed_again() -> None:
+    far = record(steps=((1, 50_000), (4, 50_000)), trip_us=1_000_000)
+    session = opened(length=DraftLength(far), stop=StopRules(max_tokens=60))
+    assert session.next() == Run(limit=16)
+    for _ in range(16):
+        session.judged(verdict(session, 0, 0, "x"))
+    assert session.next() == Run(limit=16)
+    for _ in range(16):
+        session.judged(verdict(session, 0, 0, "x"))
+    for _ in range(32):
+        far.timings.add_round_trip(100)
+    assert session.next() == Propose(limit=3)
+    assert session.draft_stop is None
+
+
+def test_a_chooser_learns_what_came_of_the_rounds() -> None:
+    known = record()
+    session = opened(length=DraftLength(known))
+    propose(session, "xyz", draft_us=40)
+    session.judged(verdict(session, 3, 1, "xz", queue_us=20, verify_us=30), wait_us=90_000)  # holds the prefill
+    propose(session, "xyz", draft_us=40)
+    session.judged(verdict(session, 3, 3, "xyzx", queue_us=20, verify_us=30), wait_us=100)
+    assert known.earned.part == 6
+    assert known.guess_us == 10
+    assert (known.timings.step_us(4), known.timings.round_trip_us) == (30, 50)
 
 
 # stops inside a block

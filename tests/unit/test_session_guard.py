@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from session_steps import opened, propose, reject, verdict
 
+from decoding.placement import Pace
 from decoding.rules import GuardRules
 from decoding.session import DraftStop, Mode, Run, Verify
 
@@ -104,3 +105,29 @@ def test_a_plain_requests_outcome_did_not_speculate() -> None:
     outcome = session.outcome()
     assert not outcome.speculated
     assert (outcome.plain_us, outcome.plain_tokens, outcome.emitted) == (30, 1, 2)
+
+
+# what placement learns
+
+
+def test_the_pace_is_that_of_drafting_without_the_first_round() -> None:
+    session = opened(guard=GuardRules(empty_drafts=1, pause_tokens=1))
+    propose(session, "xy", draft_us=1_000)
+    session.judged(verdict(session, 2, 1, "xz", queue_us=1, verify_us=1), wait_us=90_000)  # holds the prefill
+    propose(session, "xyz", draft_us=10)
+    session.judged(verdict(session, 3, 3, "xyzx", queue_us=20, verify_us=30), wait_us=100)
+    propose(session, "", draft_us=5)
+    session.judged(verdict(session, 0, 0, "x", queue_us=20, verify_us=30), wait_us=100)
+    assert session.next() == Run(limit=1)
+    session.judged(verdict(session, 0, 0, "x", verify_us=30), wait_us=20)  # it waited for us
+    session.stop_drafting(DraftStop.GATE)
+    session.next()
+    session.judged(verdict(session, 0, 0, "x", verify_us=30), wait_us=30)
+    assert session.pace == Pace(steps=3, tokens=6, device_us=130, overhead_us=10 + 50 + 5 + 50)
+
+
+def test_a_target_that_tells_no_times_has_no_pace() -> None:
+    session = opened()
+    for _ in range(3):
+        reject(session, 2, wait_us=100)
+    assert session.pace == Pace()
