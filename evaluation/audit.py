@@ -68,7 +68,8 @@ async def audit(
         )
         tallies.append(tally)
         desk = Desk()
-        async with _engine(loaded, adapted, Desk()) as plain, _engine(loaded, adapted, desk) as audited:
+        alone = replace(adapted, retained_prefixes=0)
+        async with _engine(loaded, alone, Desk()) as plain, _engine(loaded, adapted, desk) as audited:
             bounds = Bounds(
                 vocabulary_size=min(loaded.vocabulary.size, loaded.vocabulary_size),
                 prompt_tokens=audited.limits.prompt_tokens,

@@ -34,6 +34,10 @@ class Reuse(StrEnum):
     SAME = "same"  # this prompt
     SHORTER = "shorter"  # this prompt, less some tokens at its end
     LONGER = "longer"  # this prompt and what follows in the file
+    FORKED = "forked"  # this prompt, with other tokens at its end
+
+
+_REUSES = (Reuse.SAME, Reuse.SHORTER, Reuse.LONGER, Reuse.FORKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,7 @@ class Case:
     fallback_after: emitted tokens after which drafting is ended from outside; None lets it go on.
     run_tokens: that a SERVER target emits before it can be told of that.
     guard_rate: acceptance under which the request itself stops drafting; 0 is off.
-    reuse_tokens: how much SHORTER or LONGER what was asked before is.
+    reuse_tokens: by how many tokens what was asked before is SHORTER or LONGER, or FORKED.
     delay_ms: that it starts after the others of its group.
     """
 
@@ -118,7 +122,7 @@ def _draw(number: int, sources: Mapping[str, Sequence[Source]], seed: int, bound
         fallback_after=draw.randrange(stop.max_tokens) if draw.random() < 0.5 else None,
         run_tokens=draw.choice((4, 8, 64)),
         guard_rate=draw.choice((0.0, 0.4)),
-        reuse=draw.choice((Reuse.NOTHING, Reuse.NOTHING, Reuse.NOTHING, Reuse.SAME, Reuse.SHORTER, Reuse.LONGER)),
+        reuse=Reuse.NOTHING if draw.random() < 0.5 else draw.choice(_REUSES),
         reuse_tokens=draw.randint(1, 80),
         delay_ms=draw.choice((0, 0, draw.randint(1, 200))),
     )

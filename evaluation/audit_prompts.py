@@ -37,16 +37,19 @@ class Prompts:
     def asked_before(self, case: Case) -> DecodeRequest | None:
         """What the target is asked right before the case, None where nothing is to be reused."""
         prompt = self._prompt(case)
+        fork = max(_HEAD_TOKENS, len(prompt) - case.reuse_tokens)
         match case.reuse:
             case Reuse.NOTHING:
                 return None
             case Reuse.SAME:
                 pass
             case Reuse.SHORTER:
-                prompt = prompt[: max(_HEAD_TOKENS, len(prompt) - case.reuse_tokens)]
+                prompt = prompt[:fork]
             case Reuse.LONGER:
                 after = self._text(case)[case.offset : case.offset + _CHARACTERS_A_TOKEN * case.reuse_tokens]
                 prompt = (prompt + self._vocabulary.encode(after)[: case.reuse_tokens])[: self._limit]
+            case Reuse.FORKED:
+                prompt = prompt[:fork] + prompt[:fork:-1]
         return self._request(prompt, case, "", SamplingConfig(), StopRules(max_tokens=_ASKED_BEFORE_TOKENS))
 
     def _prompt(self, case: Case) -> tuple[int, ...]:

@@ -64,7 +64,10 @@ async def test_no_output_of_a_tiny_model_differs(tmp_path: Path, tiny_model_fold
     assert "float32: 0 of 50 outputs differ" in outcome.out
     assert (written["differing"], written["compared"]) == (0, 50)
     assert str(tmp_path) not in json.dumps(written)
-    by = written["runs"][0]["by"]
+    (made,) = written["runs"]
+    assert made["reuse_on_prompts_cached"] > 5
+    assert made["plain_cached_tokens"] == made["reuse_off_cached_tokens"] == 0
+    by = made["by"]
     assert {"noise", "oracle", "lookup", "none"} <= set(by["drafter"])
     assert set(by["placement"]) == {"edge", "server"}
     assert set(by["fallback"]) == {"none", "forced"}

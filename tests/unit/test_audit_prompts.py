@@ -49,11 +49,13 @@ def test_what_is_asked_before_shares_a_beginning(prompts: Prompts, vocabulary: V
     prompt = prompts.request(case(), drafter="").prompt
     before = {
         reuse: prompts.asked_before(case(reuse=reuse, reuse_tokens=5))
-        for reuse in (Reuse.SAME, Reuse.SHORTER, Reuse.LONGER)
+        for reuse in (Reuse.SAME, Reuse.SHORTER, Reuse.LONGER, Reuse.FORKED)
     }
     asked = {reuse: request.prompt for reuse, request in before.items() if request}
     assert asked[Reuse.SAME] == prompt
     assert asked[Reuse.SHORTER] == prompt[:-5]
+    assert asked[Reuse.FORKED][:59] == prompt[:59]
+    assert asked[Reuse.FORKED][59] != prompt[59]
     assert asked[Reuse.LONGER][:64] == prompt
     assert len(asked[Reuse.LONGER]) == 69
     assert sources()["python"][0].text[600:].startswith(vocabulary.decode(asked[Reuse.LONGER][64:]))
