@@ -18,7 +18,7 @@ from evaluation.audit_cases import MOST_SESSIONS, Bounds, Group, draw_groups
 from evaluation.audit_drafting import Desk, Drafters
 from evaluation.audit_prompts import Prompts
 from evaluation.audit_report import Asked, Audited, Tally, as_json, write
-from evaluation.audit_run import Auditor, Limits
+from evaluation.audit_run import Auditor
 from evaluation.audit_sources import LANGUAGES, Source, counts
 from target_server.engine import Engine
 from target_server.loader import LoadedModel, load
@@ -82,7 +82,7 @@ async def audit(
                 drafters=Drafters(DrafterRegistry(drafts, loaded.vocabulary), loaded.vocabulary),
                 prompts=Prompts(sources, loaded.vocabulary, prompt_tokens=bounds.prompt_tokens),
                 vocabulary=loaded.vocabulary,
-                limits=Limits(context_tokens=audited.limits.context_tokens, block_rows=audited.limits.block_rows),
+                context_tokens=audited.limits.context_tokens,
                 clock=time.monotonic_ns,
             )
             groups = draw_groups(sources, count=settings.prompts, seed=settings.seed, bounds=bounds)

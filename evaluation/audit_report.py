@@ -67,13 +67,14 @@ class Tally:
     def _count(self, outcome: Outcome) -> None:
         counts = self._counts
         counts["tokens"] += len(outcome.plain.tokens)
-        counts["plain_cached_tokens"] += outcome.plain_cached_tokens
-        reused = "reuse_off" if outcome.case.reuse is Reuse.NOTHING else "reuse_on"
-        counts[f"{reused}_cached_tokens"] += outcome.cached_tokens
-        counts[f"{reused}_prompts_cached"] += bool(outcome.cached_tokens)
+        counts["plain_cached_tokens"] += outcome.plain.statistics.cached_tokens
         if outcome.audited is not None:
+            found = outcome.audited.statistics
+            reuse = "reuse_off" if outcome.case.reuse is Reuse.NOTHING else "reuse_on"
+            counts[f"{reuse}_cached_tokens"] += found.cached_tokens
+            counts[f"{reuse}_prompts_cached"] += bool(found.cached_tokens)
             for name in ("drafted_tokens", "judged_tokens", "accepted_tokens", "verify_steps"):
-                counts[name] += getattr(outcome.audited.statistics, name)
+                counts[name] += getattr(found, name)
 
     def as_values(self) -> dict[str, Any]:
         return {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from decoding.drafting import DraftingRequest, DraftSession
 from decoding.errors import SlipstreamError
@@ -27,20 +27,11 @@ _PATIENT = DraftBudget(draft_us=60_000_000)  # a busy machine must not decide wh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Of both targets: tokens of prompt and output together, and rows of a verify block."""
-
-    context_tokens: int
-    block_rows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """One case, decoded both ways.
 
     sessions: of its group. drafter: that it got. prompt_tokens: as counted.
     plain: what it should be. audited: what it was, None where an error ended it.
-    cached_tokens: of the prompt, that the audited target and the plain one had kept.
     fell_back: whether drafting was ended from outside.
     differences: none, if the promise holds.
     """
@@ -51,8 +42,6 @@ class Outcome:
     prompt_tokens: int
     plain: Output
     audited: Output | None
-    cached_tokens: int
-    plain_cached_tokens: int
     fell_back: bool
     differences: tuple[Difference, ...]
 
@@ -61,6 +50,7 @@ class Auditor:
     """Runs groups of cases.
 
     plain, audited: the two targets; the latter makes its own drafts by asking `desk`.
+    context_tokens: of both, prompt and output together.
     clock: nanoseconds, monotonic.
     """
 
@@ -73,7 +63,7 @@ class Auditor:
         drafters: Drafters,
         prompts: Prompts,
         vocabulary: Vocabulary,
-        limits: Limits,
+        context_tokens: int,
         clock: Callable[[], int],
     ) -> None:
         self._plain = plain
@@ -82,30 +72,35 @@ class Auditor:
         self._drafters = drafters
         self._prompts = prompts
         self._vocabulary = vocabulary
-        self._limits = limits
+        self._context_tokens = context_tokens
         self._clock = clock
 
     async def run(self, groups: Sequence[Group]) -> AsyncGenerator[tuple[Outcome, ...], None]:
         """A group's outcomes at a time. Raises what plain decoding raises; the audited target's errors are outcomes."""
         for group in groups:
-            plain = [await self._plainly(case) for case in group]
+            requests = [self._prompts.request(case, drafter="") for case in group]
+            plain = [await self._plainly(self._plain, request) for request in requests]
             for case in group:
                 before = self._prompts.asked_before(case)
                 if before:
-                    await self._decode(self._audited, before, mode=Mode.PLAIN)
+                    await self._plainly(self._audited, before)
             disturbed = (self._disturbed(case, known, len(group)) for case, known in zip(group, plain, strict=True))
             yield tuple(await asyncio.gather(*disturbed))
 
-    async def _plainly(self, case: Case) -> tuple[Output, Session]:
-        return await self._decode(self._plain, self._prompts.request(case, drafter=""), mode=Mode.PLAIN)
+    async def _plainly(self, target: Target, request: DecodeRequest) -> Output:
+        return await self._driven(target, self._session(request, Mode.PLAIN), None)
 
-    async def _disturbed(self, case: Case, known: tuple[Output, Session], sessions: int) -> Outcome:
-        plain, plain_session = known
+    async def _disturbed(self, case: Case, plain: Output, sessions: int) -> Outcome:
         name = f"{case.drafter}-{case.number}"
         request = self._prompts.request(case, drafter=name)
         opener = self._drafters.opener(case, plain)
         self._desk.leave(name, opener)
-        session = self._session(request, case.mode, case)
+        session = self._session(
+            request,
+            case.mode,
+            block_rows=case.draft_tokens + 1,
+            guard=GuardRules(rate=case.guard_rate, server_run_tokens=case.run_tokens),
+        )
         drafting = opener(DraftingRequest(prompt=request.prompt, language=case.language, sampling=request.sampling))
         audited: Output | None = None
         await asyncio.sleep(case.delay_ms / 1000)
@@ -124,34 +119,25 @@ class Auditor:
             prompt_tokens=len(request.prompt),
             plain=plain,
             audited=audited,
-            cached_tokens=session.statistics.cached_tokens,
-            plain_cached_tokens=plain_session.statistics.cached_tokens,
             fell_back=session.draft_stop is DraftStop.GATE,
             differences=found,
         )
 
-    async def _decode(self, target: Target, request: DecodeRequest, *, mode: Mode) -> tuple[Output, Session]:
-        session = self._session(request, mode, None)
-        return await self._driven(target, session, None, fallback_after=None), session
-
-    def _session(self, request: DecodeRequest, mode: Mode, case: Case | None) -> Session:
-        guard = GuardRules()
-        block_rows = self._limits.block_rows
-        if case is not None:
-            guard = replace(guard, rate=case.guard_rate, server_run_tokens=case.run_tokens)
-            block_rows = case.draft_tokens + 1
+    def _session(
+        self, request: DecodeRequest, mode: Mode, *, block_rows: int = 1, guard: GuardRules | None = None
+    ) -> Session:
         return Session(
             request,
             mode=mode,
             block_rows=block_rows,
-            context_length=self._limits.context_tokens,
+            context_length=self._context_tokens,
             token_bytes=self._vocabulary.token_bytes,
             end_of_text=self._vocabulary.end_of_text_ids,
             guard=guard,
         )
 
     async def _driven(
-        self, target: Target, session: Session, drafting: DraftSession | None, *, fallback_after: int | None
+        self, target: Target, session: Session, drafting: DraftSession | None, *, fallback_after: int | None = None
     ) -> Output:
         """A session to its end, its drafting ended once so many tokens have come."""
         tokens: list[int] = []

@@ -20,7 +20,9 @@ WRONG = Difference(field="ids", position=70, plain=11, audited=12)
 
 
 def outcome(*differences: Difference, cached: int = 0, **changes: Any) -> Outcome:
-    counts = Statistics(emitted_tokens=3, drafted_tokens=6, judged_tokens=4, accepted_tokens=2, verify_steps=2)
+    counts = Statistics(
+        cached_tokens=cached, emitted_tokens=3, drafted_tokens=6, judged_tokens=4, accepted_tokens=2, verify_steps=2
+    )
     return Outcome(
         case=case(**changes),
         sessions=2,
@@ -28,8 +30,6 @@ def outcome(*differences: Difference, cached: int = 0, **changes: Any) -> Outcom
         prompt_tokens=64,
         plain=output(),
         audited=output(statistics=counts),
-        cached_tokens=cached,
-        plain_cached_tokens=0,
         fell_back=False,
         differences=differences,
     )
