@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import structlog
 from torch import Tensor
 
 from decoding.drafting import DraftingRequest, DraftSession
@@ -23,22 +22,17 @@ from decoding.sequence import Sequence
 from decoding.verdict import DecodeRequest
 from target_server.admission import Admission, Pass
 from target_server.arithmetic import TorchArithmetic
-from target_server.errors import UnsupportedModel
 from target_server.gathering import Gathering
 from target_server.guarded_drafts import Drafting
-from target_server.kv_cache import capacity_for, slots_within
 from target_server.loader import LoadedModel
-from target_server.model import Model, StepShape
 from target_server.open_sequence import Lease, OpenSequence
-from target_server.parity import Parity, agreeing, check_parity
+from target_server.parity import Parity
 from target_server.prefixes import Prefixes
 from target_server.scheduler import Scheduler
 from target_server.settings import TargetSettings
-from target_server.shapes import Shapes, candidates, canonical
 from target_server.step_loop import StepLoop
 from target_server.step_metrics import StepRecord
-
-log = structlog.get_logger()
+from target_server.warm_up import build_model, warm_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +122,7 @@ class Engine:
         Where only the padded length matters on this device, every step reads whole slots from then on. Raises
         UnsupportedModel where parity can't be had and `settings.parity` is "strict".
         """
-        return await asyncio.wrap_future(self._steps.errand(self._check))
+        return await asyncio.wrap_future(self._steps.errand(self._warm_up))
 
     @asynccontextmanager
     async def open(self, request: DecodeRequest) -> AsyncIterator[OpenSequence]:
@@ -161,6 +155,9 @@ class Engine:
         finally:
             opened.close()
 
+    def _warm_up(self) -> Parity:
+        return warm_up(self._model, self._settings, name=self._loaded.name, vocabulary_size=self._vocabulary_size)
+
     def close(self) -> None:
         """Stop the step loop after the step that runs. Sequences still open fail."""
         self._steps.close()
@@ -191,63 +188,6 @@ class Engine:
             context_length=self.limits.context_tokens,
             arithmetic=TorchArithmetic(),
         )
-
-    def _check(self) -> Parity:
-        found = check_parity(self._model, vocabulary_size=self._vocabulary_size)
-        if not found.padding:
-            self._model.pads_to_capacity = True
-            found = check_parity(self._model, vocabulary_size=self._vocabulary_size)
-        if self._settings.parity == "fast":
-            self._model.shapes = self._fast_shapes()
-        elif found.holds:
-            self._model.shapes = agreeing(self._model, self._candidates(), vocabulary_size=self._vocabulary_size)
-        if not found.holds:
-            differing = ", ".join(found.broken())
-            log.error("rows depend on their neighbours: speculation may change outputs", differing=differing)
-            if self._settings.parity == "strict":
-                raise UnsupportedModel(
-                    self._loaded.name,
-                    f"a token's logits depend on how it is verified ({differing}); "
-                    'speculative output would differ from plain; target.parity = "fast" serves it all the same',
-                )
-        shapes = self._model.shapes
-        log.info("step shapes", parity=self._settings.parity, decode_rows=shapes.decode, prefill_rows=shapes.prefill)
-        return found
-
-    def _candidates(self) -> tuple[int, ...]:
-        settings = self._settings
-        return candidates(least=2, most=settings.step_rows)
-
-    def _fast_shapes(self) -> Shapes:
-        """Whatever is near enough, agreeing or not."""
-        counts = candidates(least=1, most=self._settings.step_rows)
-        present = self._model.shapes
-        return Shapes(
-            decode=tuple(sorted({*counts, *present.decode})), prefill=tuple(sorted({*counts, *present.prefill}))
-        )
-
-
-def build_model(loaded: LoadedModel, settings: TargetSettings, *, context_tokens: int) -> Model:
-    """The model over a KV cache with a slot a session, and one for each retained prefix that the budget has room for.
-
-    Raises BudgetExceeded where not even the sessions' slots fit.
-    """
-    capacity = capacity_for(context_tokens, max(settings.block_rows, settings.prefill_rows))
-    room = slots_within(settings.kv_cache_bytes, loaded.layers, capacity=capacity, dtype=loaded.hf.dtype)
-    model = Model(
-        loaded.hf,
-        loaded.layers,
-        shape=StepShape(
-            block_rows=settings.block_rows,
-            prefill_rows=settings.prefill_rows,
-            context_tokens=context_tokens,
-            slots=max(settings.sessions, min(settings.sessions + settings.retained_prefixes, room)),
-        ),
-        kv_cache_bytes=settings.kv_cache_bytes,
-    )
-    tile = settings.tile_sequences or (1 if model.device.type == "cpu" else settings.sessions)
-    model.shapes = canonical(decode_rows=tile * settings.block_rows, prefill_rows=settings.prefill_rows)
-    return model
 
 
 def _no_drafter(language: str, name: str, request: DraftingRequest) -> DraftSession | None:

@@ -1,0 +1,72 @@
+"""From a loaded model to one that may serve: its cache sized, its arithmetic checked, its step shapes found and tried.
+
+Knows nothing of requests.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from target_server.errors import UnsupportedModel
+from target_server.kv_cache import capacity_for, slots_within
+from target_server.loader import LoadedModel
+from target_server.model import Model, StepShape
+from target_server.parity import Parity, agreeing, check_parity
+from target_server.settings import TargetSettings
+from target_server.shapes import Shapes, candidates, canonical
+
+log = structlog.get_logger()
+
+
+def build_model(loaded: LoadedModel, settings: TargetSettings, *, context_tokens: int) -> Model:
+    """The model over a KV cache with a slot a session, and one for each retained prefix that the budget has room for.
+
+    Raises BudgetExceeded where not even the sessions' slots fit.
+    """
+    capacity = capacity_for(context_tokens, max(settings.block_rows, settings.prefill_rows))
+    room = slots_within(settings.kv_cache_bytes, loaded.layers, capacity=capacity, dtype=loaded.hf.dtype)
+    model = Model(
+        loaded.hf,
+        loaded.layers,
+        shape=StepShape(
+            block_rows=settings.block_rows,
+            prefill_rows=settings.prefill_rows,
+            context_tokens=context_tokens,
+            slots=max(settings.sessions, min(settings.sessions + settings.retained_prefixes, room)),
+        ),
+        kv_cache_bytes=settings.kv_cache_bytes,
+    )
+    tile = settings.tile_sequences or (1 if model.device.type == "cpu" else settings.sessions)
+    model.shapes = canonical(decode_rows=tile * settings.block_rows, prefill_rows=settings.prefill_rows)
+    return model
+
+
+def warm_up(model: Model, settings: TargetSettings, *, name: str, vocabulary_size: int) -> Parity:
+    """Run the first steps on the thread that will run them all; sets the shapes that later ones may have.
+
+    Where only the padded length matters on this device, every step reads whole slots from then on. Raises
+    UnsupportedModel where parity can't be had and `settings.parity` is "strict".
+    """
+    found = check_parity(model, vocabulary_size=vocabulary_size)
+    if not found.padding:
+        model.pads_to_capacity = True
+        found = check_parity(model, vocabulary_size=vocabulary_size)
+    if not found.holds:
+        differing = ", ".join(found.broken())
+        log.error("rows depend on their neighbours: speculation may change outputs", differing=differing)
+        if settings.parity == "strict":
+            raise UnsupportedModel(
+                name,
+                f"a token's logits depend on how it is verified ({differing}); "
+                'speculative output would differ from plain; target.parity = "fast" serves it all the same',
+            )
+    agree = agreeing(model, candidates(least=2, most=settings.step_rows), vocabulary_size=vocabulary_size)
+    model.shapes = agree if settings.parity == "strict" else _any_shapes(agree, settings.step_rows)
+    log.info("step shapes", parity=settings.parity, decode_rows=model.shapes.decode, prefill_rows=model.shapes.prefill)
+    return found
+
+
+def _any_shapes(agree: Shapes, step_rows: int) -> Shapes:
+    """Whatever is near enough, whether it agrees or not."""
+    counts = candidates(least=1, most=step_rows)
+    return Shapes(decode=tuple(sorted({*counts, *agree.decode})), prefill=tuple(sorted({*counts, *agree.prefill})))
