@@ -83,12 +83,16 @@ class Scheduler:
         self._admit(wants)
         blocks = sorted((i for i, want in enumerate(wants) if not want.prefill), key=lambda i: self._order(wants[i]))
         chunks = sorted((i for i, want in enumerate(wants) if want.prefill), key=lambda i: self._order(wants[i]))
-        if blocks and chunks and not shapes.shared:
-            if self._may_prefill(shapes, wants[chunks[0]].rows[0]):
+        reserved = 0
+        if blocks and chunks:
+            block_rows, chunk_rows = wants[blocks[0]].rows[0], wants[chunks[0]].rows[0]
+            if shapes.total(decode_rows=block_rows, prefill_rows=chunk_rows) is not None:
+                reserved = chunk_rows if self._left_out else 0
+            elif self._may_prefill(shapes, chunk_rows):
                 blocks = []
             else:
                 chunks = []
-        taken, rows = self._take_blocks(shapes, wants, blocks)
+        taken, rows = self._take_blocks(shapes, wants, blocks, reserved=reserved)
         pressed = bool(taken) or decoding
         parts, chunk_rows = self._take_chunks(shapes, wants, chunks, rows, pressed=pressed)
         self._left_out = bool(chunks) and not parts
@@ -110,17 +114,20 @@ class Scheduler:
         return (not want.first, self._served[want.client], want.arrived)
 
     def _may_prefill(self, shapes: Shapes, rows: int) -> bool:
-        """Where blocks and chunks can't share a step: whether it is the chunks' turn."""
+        """Where a block and a chunk can't share a step: whether it is the chunks' turn."""
         if not self._prefilled_ms:
             return True
         total = shapes.total(decode_rows=0, prefill_rows=rows) or rows
         return self._prefilled_ms + self._costs.estimate(total) <= self._budget_ms
 
-    def _take_blocks(self, shapes: Shapes, wants: Sequence[Want], blocks: list[int]) -> tuple[list[int], int]:
+    def _take_blocks(
+        self, shapes: Shapes, wants: Sequence[Want], blocks: list[int], *, reserved: int
+    ) -> tuple[list[int], int]:
+        """As many blocks as leave room for `reserved` rows of a chunk."""
         taken: list[int] = []
         rows = 0
         for index in blocks:
-            if shapes.total(decode_rows=rows + wants[index].rows[0], prefill_rows=0) is None:
+            if shapes.total(decode_rows=rows + wants[index].rows[0], prefill_rows=reserved) is None:
                 break
             taken.append(index)
             rows += wants[index].rows[0]
