@@ -83,7 +83,7 @@ class Scheduler:
         self._admit(wants)
         blocks = sorted((i for i, want in enumerate(wants) if not want.prefill), key=lambda i: self._order(wants[i]))
         chunks = sorted((i for i, want in enumerate(wants) if want.prefill), key=lambda i: self._order(wants[i]))
-        reserved = 0
+        reserved, held_up = 0, bool(blocks)
         if blocks and chunks:
             block_rows, chunk_rows = wants[blocks[0]].rows[0], wants[chunks[0]].rows[0]
             if shapes.total(decode_rows=block_rows, prefill_rows=chunk_rows) is not None:
@@ -93,8 +93,10 @@ class Scheduler:
             else:
                 chunks = []
         taken, rows = self._take_blocks(shapes, wants, blocks, reserved=reserved)
-        pressed = bool(taken) or decoding
-        parts, chunk_rows = self._take_chunks(shapes, wants, chunks, rows, pressed=pressed)
+        allowance = self._budget_ms if held_up or decoding else math.inf
+        if held_up and not taken:
+            allowance -= self._prefilled_ms  # the blocks wait for this step, as they did for those before it
+        parts, chunk_rows = self._take_chunks(shapes, wants, chunks, rows, allowance_ms=allowance)
         self._left_out = bool(chunks) and not parts
         total = shapes.total(decode_rows=rows, prefill_rows=chunk_rows)
         if total is None:
@@ -134,10 +136,10 @@ class Scheduler:
         return taken, rows
 
     def _take_chunks(
-        self, shapes: Shapes, wants: Sequence[Want], chunks: list[int], decode_rows: int, *, pressed: bool
+        self, shapes: Shapes, wants: Sequence[Want], chunks: list[int], decode_rows: int, *, allowance_ms: float
     ) -> tuple[list[tuple[int, int]], int]:
         alone = shapes.total(decode_rows=decode_rows, prefill_rows=0) if decode_rows else None
-        limit = (self._costs.estimate(alone) if alone else 0.0) + self._budget_ms if pressed else math.inf
+        limit = (self._costs.estimate(alone) if alone else 0.0) + allowance_ms
         parts: list[tuple[int, int]] = []
         taken = 0
         for index in chunks:
