@@ -74,6 +74,7 @@ class Scheduler:
         self._budget_ms = budget_ms
         self._costs = StepCosts()
         self._served: OrderedDict[str, float] = OrderedDict()
+        self._level = 0.0  # rows of the least served client that waited last, and never less than before
         self._prefilled_ms = 0.0  # since the last step with blocks
         self._left_out = False  # chunks waited and the last step took none
 
@@ -158,11 +159,14 @@ class Scheduler:
         return parts, taken
 
     def _admit(self, wants: Sequence[Want]) -> None:
-        """A client that comes anew starts where the least served of those who wait stands, not at nothing."""
+        """A client that comes anew, or again, starts where the least served of those who wait stands.
+
+        While it wanted nothing it isn't owed anything, nor does it owe what it had before others came.
+        """
         known = [self._served[want.client] for want in wants if want.client in self._served]
-        floor = min(known, default=0.0)
+        self._level = max(self._level, min(known, default=0.0))
         for want in wants:
-            self._served[want.client] = max(self._served.get(want.client, floor), floor)
+            self._served[want.client] = max(self._served.get(want.client, 0.0), self._level)
             self._served.move_to_end(want.client)
         while len(self._served) > max(CLIENTS_KEPT, len(wants)):
             self._served.popitem(last=False)
