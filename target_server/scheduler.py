@@ -22,13 +22,14 @@ SMOOTHING = 0.2
 class Want:
     """What one sequence waits for: rows of one block, or of each chunk that is left of its prompt, in order.
 
-    client: whose it is. arrived: clock reading of the request, seconds. first: its user has seen no token of it yet.
+    client: whose it is. first: its user has seen no token of it yet. since: clock reading, seconds, from when on its
+    user waits for it: of the request until there is a first token, of the block from then on.
     """
 
     client: str
     rows: tuple[int, ...]
     prefill: bool
-    arrived: float
+    since: float
     first: bool
 
 
@@ -114,7 +115,7 @@ class Scheduler:
         self._prefilled_ms = 0.0 if plan.blocks else self._prefilled_ms + milliseconds
 
     def _order(self, want: Want) -> tuple[bool, float, float]:
-        return (not want.first, self._served[want.client], want.arrived)
+        return (not want.first, self._served[want.client], want.since)
 
     def _may_prefill(self, shapes: Shapes, rows: int) -> bool:
         """Where a block and a chunk can't share a step: whether it is the chunks' turn."""
