@@ -26,8 +26,8 @@ class Arithmetic(Protocol[RowIn, Block]):
     """Operations on blocks: arrays of rows by columns that stay where the library keeps them.
 
     A block holds float64 scores, int64 indices or 64-bit words. A column is a block with one entry a row; where an
-    operation takes a block and a column, each row meets its own entry. Nothing is changed in place, except by `put`.
-    What an operation says of a row does not depend on the other rows, nor do the bits of its results.
+    operation takes a block and a column, each row meets its own entry. Only `put`, `xor_shift` and `times` may change
+    what they are given, which must not be used again. A row's results do not depend on the rows beside it, to the bit.
 
     rows_at_once: how many rows are worth deciding together before it is known whether the first of them ends the
     block. 1 where work costs more than waiting, as on a CPU; more where each answer costs a round trip to a device.
@@ -55,7 +55,7 @@ class Arithmetic(Protocol[RowIn, Block]):
         """For each row of indices, the entries there of the same row, or of a one-dimensional block."""
 
     def put(self, block: Block, indices: Block, values: Block) -> Block:
-        """The block with values in the columns at indices; the block given is changed and must not be used again."""
+        """The block with values in the columns at indices."""
 
     def choose(self, mask: NDArray[np.bool_], here: Block, there: Block) -> Block:
         """`here` where the mask, in the host's memory, is true, else `there`."""
@@ -156,7 +156,7 @@ class NumpyArithmetic:
         return np.take(block, indices, axis=-1)
 
     def gather(self, block: NDArray[Any], indices: NDArray[Any]) -> NDArray[Any]:
-        return block[indices] if block.ndim == 1 else np.take_along_axis(block, indices, axis=1)
+        return np.asarray(block[indices] if block.ndim == 1 else block[np.arange(len(block))[:, None], indices])
 
     def put(self, block: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
         block[:, indices] = values
@@ -208,7 +208,8 @@ class NumpyArithmetic:
         return block[:, [index]]
 
     def columns(self, block: NDArray[Any], edges: NDArray[Any]) -> NDArray[Any]:
-        return np.flatnonzero(~(block < edges).all(axis=0))
+        under = block < edges
+        return np.flatnonzero(~(under[0] if len(under) == 1 else under.all(axis=0)))
 
     def at_least(self, block: NDArray[Any], edges: NDArray[Any] | float, values: NDArray[Any]) -> NDArray[Any]:
         return np.where(block >= edges, values, -np.inf)
@@ -224,16 +225,19 @@ class NumpyArithmetic:
         return np.asarray(rivals.argmin(axis=1, keepdims=True))
 
     def counter(self, starts: Sequence[int], step: int, indices: NDArray[Any]) -> NDArray[Any]:
-        words = indices.astype(np.uint64) * np.uint64(step)
-        return np.asarray(np.array(starts, dtype=np.uint64)[:, None] + words)
+        keys = np.array(starts, dtype=np.uint64)[:, None]
+        words = np.empty(np.broadcast_shapes(keys.shape, indices.shape), dtype=np.uint64)
+        np.multiply(indices.view(np.uint64), np.uint64(step), out=words)
+        words += keys
+        return words
 
     def xor_shift(self, words: NDArray[Any], bits: int) -> NDArray[Any]:
-        shifted = words >> np.uint64(bits)
-        shifted ^= words
-        return np.asarray(shifted)
+        words ^= words >> np.uint64(bits)
+        return words
 
     def times(self, words: NDArray[Any], factor: int) -> NDArray[Any]:
-        return np.asarray(words * np.uint64(factor))
+        words *= np.uint64(factor)
+        return words
 
     def gumbel(self, words: NDArray[Any]) -> NDArray[Any]:
         cells = (words >> np.uint64(64 - UNIFORM_BITS)).astype(np.float64)

@@ -197,6 +197,7 @@ class _Demonstration:
                 stop=StopRules(max_tokens=self._settings.max_tokens),
                 prompt_tokens=self._settings.prompt_tokens,
                 drafting=drafting,
+                placement="edge",  # where the hostile drafter is
                 deadline_s=300.0,
             )
         )

@@ -23,17 +23,21 @@ log = structlog.get_logger()
 
 
 _NEVER = Decision(speculate=False)
-_MOST_SAID = 256  # drafters that are remembered to have been reported as not at the target
+_MOST_ABSENT = 256  # drafters that are remembered to have been said not to be at the target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How one request begins. `drafter` is "", `gate` and `known` None, where nothing could draft for it."""
+    """How one request begins. `drafter` is "", `gate` and `known` None, where nothing could draft for it.
+
+    movable: measurements decide where its drafter drafts.
+    """
 
     mode: Mode
     drafter: str = ""
     gate: Gate | None = None
     known: Known | None = None
+    movable: bool = False
     decision: Decision = _NEVER
 
     def length(self) -> DraftLength | None:
@@ -50,7 +54,7 @@ class Gating:
     def __init__(self, rules: GateRules, records: RecordBook | None = None) -> None:
         self.book = GateBook(rules)
         self.records = records or RecordBook()
-        self._said: set[tuple[str, str]] = set()
+        self._absent: set[tuple[str, str]] = set()
         self._unreported: dict[tuple[str, str], deque[GateTransition]] = {}
 
     def plan(self, language: str, drafter: str, *, placement: str, offered: Collection[tuple[str, str]]) -> Plan:
@@ -62,8 +66,17 @@ class Gating:
         gate = self.book.gate(language, drafter)
         known = self.records.of(language, drafter)
         decision = gate.decide()
-        mode = self._side(known, placement, (language, drafter), offered) if decision.speculate else Mode.PLAIN
-        return Plan(mode=mode, drafter=drafter, gate=gate, known=known, decision=decision)
+        movable = placement == "auto" and (language, drafter) in offered
+        mode = Mode.EDGE
+        if movable:
+            mode = known.placement.choose()
+        elif placement == "server" and (language, drafter) in offered:
+            mode = Mode.SERVER
+        elif placement == "server":
+            self._say_absent(language, drafter)
+        if not decision.speculate:
+            mode = Mode.PLAIN
+        return Plan(mode=mode, drafter=drafter, gate=gate, known=known, movable=movable, decision=decision)
 
     def report(self, plan: Plan) -> GateReport | None:
         """What to tell the target of the plan's gate. Its changes are told once; `untold` takes them back."""
@@ -84,7 +97,8 @@ class Gating:
         """Take in what a request came to, finished or not; the changes of its gate that it caused, each logged."""
         if plan.gate is None or plan.known is None:
             return ()
-        self._place(plan.known, session)
+        if plan.movable and session.mode is not Mode.PLAIN:
+            self._place(plan.known, session)
         events = plan.gate.record(session.outcome(probe=plan.decision.probe))
         if events:
             self._waiting(plan.gate).extend(
@@ -104,23 +118,16 @@ class Gating:
             )
         return events
 
-    def _side(self, known: Known, placement: str, key: tuple[str, str], offered: Collection[tuple[str, str]]) -> Mode:
-        if key in offered:
-            if placement == "auto":
-                return known.placement.choose()
-            return Mode.SERVER if placement == "server" else Mode.EDGE
-        if placement == "server" and key not in self._said:
-            if len(self._said) >= _MOST_SAID:
-                self._said.clear()
-            self._said.add(key)
-            language, drafter = key
+    def _say_absent(self, language: str, drafter: str) -> None:
+        """Once for each drafter that was to draft at the target and isn't there."""
+        if (language, drafter) not in self._absent:
+            if len(self._absent) == _MOST_ABSENT:
+                self._absent.clear()
+            self._absent.add((language, drafter))
             log.warning("placement", language=language, drafter=drafter, problem="not at the target; drafting here")
-        return Mode.EDGE
 
     def _place(self, known: Known, session: Session) -> None:
         """Let the placement learn of a request that drafted; log where that moves it, and by which figures."""
-        if session.mode is Mode.PLAIN:
-            return
         move = known.placement.record(session.mode, session.pace)
         if move is not None:
             log.info(

@@ -22,13 +22,14 @@ SMOOTHING = 0.2
 class Want:
     """What one sequence waits for: rows of one block, or of each chunk that is left of its prompt, in order.
 
-    client: whose it is. arrived: clock reading of the request, seconds. first: its user has seen no token of it yet.
+    client: whose it is. first: its user has seen no token of it yet. since: clock reading, seconds, from when on its
+    user waits for it: of the request until there is a first token, of the block from then on.
     """
 
     client: str
     rows: tuple[int, ...]
     prefill: bool
-    arrived: float
+    since: float
     first: bool
 
 
@@ -74,6 +75,7 @@ class Scheduler:
         self._budget_ms = budget_ms
         self._costs = StepCosts()
         self._served: OrderedDict[str, float] = OrderedDict()
+        self._level = 0.0  # rows of the least served client that waited last, and never less than before
         self._prefilled_ms = 0.0  # since the last step with blocks
         self._left_out = False  # chunks waited and the last step took none
 
@@ -83,14 +85,20 @@ class Scheduler:
         self._admit(wants)
         blocks = sorted((i for i, want in enumerate(wants) if not want.prefill), key=lambda i: self._order(wants[i]))
         chunks = sorted((i for i, want in enumerate(wants) if want.prefill), key=lambda i: self._order(wants[i]))
-        if blocks and chunks and not shapes.shared:
-            if self._may_prefill(shapes, wants[chunks[0]].rows[0]):
+        reserved, held_up = 0, bool(blocks)
+        if blocks and chunks:
+            block_rows, chunk_rows = wants[blocks[0]].rows[0], wants[chunks[0]].rows[0]
+            if shapes.total(decode_rows=block_rows, prefill_rows=chunk_rows) is not None:
+                reserved = chunk_rows if self._left_out else 0
+            elif self._may_prefill(shapes, chunk_rows):
                 blocks = []
             else:
                 chunks = []
-        taken, rows = self._take_blocks(shapes, wants, blocks)
-        pressed = bool(taken) or decoding
-        parts, chunk_rows = self._take_chunks(shapes, wants, chunks, rows, pressed=pressed)
+        taken, rows = self._take_blocks(shapes, wants, blocks, reserved=reserved)
+        allowance = self._budget_ms if held_up or decoding else math.inf
+        if held_up and not taken:
+            allowance -= self._prefilled_ms  # the blocks wait for this step, as they did for those before it
+        parts, chunk_rows = self._take_chunks(shapes, wants, chunks, rows, allowance_ms=allowance)
         self._left_out = bool(chunks) and not parts
         total = shapes.total(decode_rows=rows, prefill_rows=chunk_rows)
         if total is None:
@@ -107,30 +115,33 @@ class Scheduler:
         self._prefilled_ms = 0.0 if plan.blocks else self._prefilled_ms + milliseconds
 
     def _order(self, want: Want) -> tuple[bool, float, float]:
-        return (not want.first, self._served[want.client], want.arrived)
+        return (not want.first, self._served[want.client], want.since)
 
     def _may_prefill(self, shapes: Shapes, rows: int) -> bool:
-        """Where blocks and chunks can't share a step: whether it is the chunks' turn."""
+        """Where a block and a chunk can't share a step: whether it is the chunks' turn."""
         if not self._prefilled_ms:
             return True
         total = shapes.total(decode_rows=0, prefill_rows=rows) or rows
         return self._prefilled_ms + self._costs.estimate(total) <= self._budget_ms
 
-    def _take_blocks(self, shapes: Shapes, wants: Sequence[Want], blocks: list[int]) -> tuple[list[int], int]:
+    def _take_blocks(
+        self, shapes: Shapes, wants: Sequence[Want], blocks: list[int], *, reserved: int
+    ) -> tuple[list[int], int]:
+        """As many blocks as leave room for `reserved` rows of a chunk."""
         taken: list[int] = []
         rows = 0
         for index in blocks:
-            if shapes.total(decode_rows=rows + wants[index].rows[0], prefill_rows=0) is None:
+            if shapes.total(decode_rows=rows + wants[index].rows[0], prefill_rows=reserved) is None:
                 break
             taken.append(index)
             rows += wants[index].rows[0]
         return taken, rows
 
     def _take_chunks(
-        self, shapes: Shapes, wants: Sequence[Want], chunks: list[int], decode_rows: int, *, pressed: bool
+        self, shapes: Shapes, wants: Sequence[Want], chunks: list[int], decode_rows: int, *, allowance_ms: float
     ) -> tuple[list[tuple[int, int]], int]:
         alone = shapes.total(decode_rows=decode_rows, prefill_rows=0) if decode_rows else None
-        limit = (self._costs.estimate(alone) if alone else 0.0) + self._budget_ms if pressed else math.inf
+        limit = (self._costs.estimate(alone) if alone else 0.0) + allowance_ms
         parts: list[tuple[int, int]] = []
         taken = 0
         for index in chunks:
@@ -149,11 +160,14 @@ class Scheduler:
         return parts, taken
 
     def _admit(self, wants: Sequence[Want]) -> None:
-        """A client that comes anew starts where the least served of those who wait stands, not at nothing."""
+        """A client that comes anew, or again, starts where the least served of those who wait stands.
+
+        While it wanted nothing it isn't owed anything, nor does it owe what it had before others came.
+        """
         known = [self._served[want.client] for want in wants if want.client in self._served]
-        floor = min(known, default=0.0)
+        self._level = max(self._level, min(known, default=0.0))
         for want in wants:
-            self._served[want.client] = max(self._served.get(want.client, floor), floor)
+            self._served[want.client] = max(self._served.get(want.client, 0.0), self._level)
             self._served.move_to_end(want.client)
         while len(self._served) > max(CLIENTS_KEPT, len(wants)):
             self._served.popitem(last=False)

@@ -245,7 +245,7 @@ def _want(ticket: Ticket[Any]) -> Want:
         client=ticket.client,
         rows=tuple(len(segment.tokens) for segment in ticket.segments),
         prefill=ticket.prefill,
-        arrived=ticket.arrived,
+        since=ticket.arrived if ticket.first else ticket.submitted,
         first=ticket.first,
     )
 
