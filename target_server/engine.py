@@ -21,7 +21,7 @@ from decoding.errors import LimitExceeded, Mismatch
 from decoding.sequence import Sequence
 from decoding.verdict import DecodeRequest
 from target_server.admission import Admission, Pass
-from target_server.arithmetic import TorchArithmetic
+from target_server.arithmetic import arithmetic_for
 from target_server.gathering import Gathering
 from target_server.guarded_drafts import Drafting
 from target_server.loader import LoadedModel
@@ -186,7 +186,7 @@ class Engine:
             token_bytes=vocabulary.token_bytes,
             vocabulary_size=self._vocabulary_size,
             context_length=self.limits.context_tokens,
-            arithmetic=TorchArithmetic(),
+            arithmetic=arithmetic_for(self._model.device),
         )
 
 
