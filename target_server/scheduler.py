@@ -63,6 +63,36 @@ class StepCosts:
         return self._usual[largest] * total / largest
 
 
+class Shares:
+    """How many rows of one kind clients have had, to be fair among those who want more. A bounded number of clients."""
+
+    def __init__(self) -> None:
+        self._had: OrderedDict[str, int] = OrderedDict()
+        self._level = 0  # of the client with the least that wanted more last, and never less than before
+
+    def __len__(self) -> int:
+        return len(self._had)
+
+    def admit(self, clients: Sequence[str]) -> None:
+        """Those who want more now. One that comes anew, or again, starts where the one with the least stands.
+
+        While it wanted nothing it isn't owed anything, nor does it owe what it had before others came.
+        """
+        known = [self._had[client] for client in clients if client in self._had]
+        self._level = max(self._level, min(known, default=0))
+        for client in clients:
+            self._had[client] = max(self._had.get(client, 0), self._level)
+            self._had.move_to_end(client)
+        while len(self._had) > max(CLIENTS_KEPT, len(clients)):
+            self._had.popitem(last=False)
+
+    def had(self, client: str) -> int:
+        return self._had[client]
+
+    def give(self, client: str, rows: int) -> None:
+        self._had[client] += rows
+
+
 class Scheduler:
     """Plans steps; remembers what it planned, to be fair.
 
@@ -74,17 +104,16 @@ class Scheduler:
         self._shapes = shapes
         self._budget_ms = budget_ms
         self._costs = StepCosts()
-        self._served: OrderedDict[str, float] = OrderedDict()
-        self._level = 0.0  # rows of the least served client that waited last, and never less than before
+        # Apart, or who had a long prompt would wait with each block until others have had as many rows.
+        self._block_shares, self._chunk_shares = Shares(), Shares()
         self._prefilled_ms = 0.0  # since the last step with blocks
         self._left_out = False  # chunks waited and the last step took none
 
     def plan(self, wants: Sequence[Want], *, decoding: bool) -> Plan:
         """The next step for `wants`, of which there must be one. `decoding`: others than these may soon want blocks."""
         shapes = self._shapes()
-        self._admit(wants)
-        blocks = sorted((i for i, want in enumerate(wants) if not want.prefill), key=lambda i: self._order(wants[i]))
-        chunks = sorted((i for i, want in enumerate(wants) if want.prefill), key=lambda i: self._order(wants[i]))
+        blocks = self._in_order(wants, self._block_shares, prefill=False)
+        chunks = self._in_order(wants, self._chunk_shares, prefill=True)
         reserved, held_up = 0, bool(blocks)
         if blocks and chunks:
             block_rows, chunk_rows = wants[blocks[0]].rows[0], wants[chunks[0]].rows[0]
@@ -104,9 +133,9 @@ class Scheduler:
         if total is None:
             raise AssertionError("a step was planned that has no shape")
         for index in taken:
-            self._serve(wants[index].client, wants[index].rows[0])
+            self._block_shares.give(wants[index].client, wants[index].rows[0])
         for index, count in parts:
-            self._serve(wants[index].client, sum(wants[index].rows[:count]))
+            self._chunk_shares.give(wants[index].client, sum(wants[index].rows[:count]))
         return Plan(blocks=tuple(taken), chunks=tuple(parts), total=total)
 
     def ran(self, plan: Plan, milliseconds: float) -> None:
@@ -114,8 +143,16 @@ class Scheduler:
         self._costs.record(plan.total, milliseconds)
         self._prefilled_ms = 0.0 if plan.blocks else self._prefilled_ms + milliseconds
 
-    def _order(self, want: Want) -> tuple[bool, float, float]:
-        return (not want.first, self._served[want.client], want.since)
+    def _in_order(self, wants: Sequence[Want], shares: Shares, *, prefill: bool) -> list[int]:
+        """The blocks, or the prompts, by who is to be served first."""
+        places = [place for place, want in enumerate(wants) if want.prefill is prefill]
+        shares.admit([wants[place].client for place in places])
+
+        def turn(place: int) -> tuple[bool, int, float]:
+            want = wants[place]
+            return (not want.first, shares.had(want.client), want.since)
+
+        return sorted(places, key=turn)
 
     def _may_prefill(self, shapes: Shapes, rows: int) -> bool:
         """Where a block and a chunk can't share a step: whether it is the chunks' turn."""
@@ -158,19 +195,3 @@ class Scheduler:
             if count < len(wants[index].rows):
                 break
         return parts, taken
-
-    def _admit(self, wants: Sequence[Want]) -> None:
-        """A client that comes anew, or again, starts where the least served of those who wait stands.
-
-        While it wanted nothing it isn't owed anything, nor does it owe what it had before others came.
-        """
-        known = [self._served[want.client] for want in wants if want.client in self._served]
-        self._level = max(self._level, min(known, default=0.0))
-        for want in wants:
-            self._served[want.client] = max(self._served.get(want.client, 0.0), self._level)
-            self._served.move_to_end(want.client)
-        while len(self._served) > max(CLIENTS_KEPT, len(wants)):
-            self._served.popitem(last=False)
-
-    def _serve(self, client: str, rows: int) -> None:
-        self._served[client] += rows

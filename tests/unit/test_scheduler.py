@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from target_server.scheduler import CLIENTS_KEPT, Plan, Scheduler, StepCosts, Want
+from target_server.scheduler import CLIENTS_KEPT, Plan, Scheduler, Shares, StepCosts, Want
 from target_server.shapes import Shapes, canonical
 
 COUNTS = tuple(range(8, 129, 8))
@@ -194,14 +194,26 @@ class TestOrder:
             since[index] = float(now)
         assert served == [10, 10, 10]
 
+    def test_prompt_does_not_count_against_the_blocks_that_follow_it(self) -> None:
+        known = scheduler(APART)
+        for _ in range(100):
+            known.ran(known.plan([prompt("long")], decoding=False), 1.0)
+        since, served = [0.0, 0.0], [0, 0]
+        for now in range(1, 21):
+            plan = known.plan([block("long", since=since[0]), block("short", since=since[1])], decoding=True)
+            (index,) = plan.blocks
+            served[index] += 1
+            since[index] = float(now)
+        assert served == [10, 10]
+
     def test_clients_remembered_are_bounded(self) -> None:
-        known = scheduler()
+        shares = Shares()
         for number in range(3 * CLIENTS_KEPT):
-            known.plan([prompt(f"client {number}")], decoding=False)
-        assert len(known._served) == CLIENTS_KEPT
-        crowd = [prompt(f"one of many {number}") for number in range(CLIENTS_KEPT + 5)]
-        known.plan(crowd, decoding=False)
-        assert len(known._served) == len(crowd)
+            shares.admit([f"client {number}"])
+        assert len(shares) == CLIENTS_KEPT
+        crowd = [f"one of many {number}" for number in range(CLIENTS_KEPT + 5)]
+        shares.admit(crowd)
+        assert [shares.had(client) for client in crowd] == [0] * len(crowd)
 
 
 class TestCosts:
