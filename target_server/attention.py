@@ -20,13 +20,23 @@ from torch.nn import functional
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from target_server.errors import UnsupportedModel
-from target_server.kv_cache import KVCache, LayerShape
+from target_server.kv_cache import KVCache
 
 IMPLEMENTATION = "slipstream"
 KEY_BLOCK = 512
 
 # Keyword arguments that change nothing in what is computed here.
-HARMLESS = frozenset({"cache_position", "dropout", "is_causal", "output_attentions", "position_ids", "use_cache"})
+HARMLESS = frozenset(
+    {
+        "cache_position",
+        "dropout",
+        "is_causal",
+        "output_attentions",
+        "output_router_logits",
+        "position_ids",
+        "use_cache",
+    }
+)
 
 
 class Pass(Protocol):
@@ -100,26 +110,6 @@ class CachedPass:
             query, keys, values, attn_mask=mask, scale=scale, enable_gqa=query.shape[1] != keys.shape[1]
         )
         return attended[:, :, :rows]
-
-
-class ProbePass:
-    """A pass without a cache that notes what each layer would store: how the cache is sized for any model."""
-
-    def __init__(self) -> None:
-        self.layers: dict[int, LayerShape] = {}
-
-    def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None, window: int | None
-    ) -> Tensor:
-        if layer in self.layers:
-            raise UnsupportedModel("the model", f"attention layer {layer} runs more than once a pass")
-        self.layers[layer] = LayerShape(
-            heads=key.shape[1], key_dimensions=key.shape[-1], value_dimensions=value.shape[-1]
-        )
-        mask = mask_for(query, start=0, length=key.shape[2], window=window)
-        return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
-        )
 
 
 def mask_for(query: Tensor, *, start: int, length: int, window: int | None) -> Tensor:

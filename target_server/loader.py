@@ -15,9 +15,9 @@ import torch
 from safetensors import SafetensorError
 
 from drafts.vocabulary import Vocabulary
+from target_server.adoption import adopt, mixes_experts
 from target_server.errors import ModelUnavailable, UnsupportedModel
 from target_server.kv_cache import LayerShape
-from target_server.model import adopt
 from target_server.packing import pack_linears
 from target_server.settings import TargetSettings
 from target_server.store import Located
@@ -79,6 +79,12 @@ def load(located: Located, settings: TargetSettings) -> LoadedModel:
     if not isinstance(context_tokens, int):
         raise UnsupportedModel(located.name, "its configuration states no max_position_embeddings")
     layers = adopt(hf, name=located.name)
+    if settings.parity == "strict" and mixes_experts(hf):
+        raise UnsupportedModel(
+            located.name,
+            "each of its experts gets as many rows as are routed to it, so that a token's logits may depend on other "
+            'requests; target.parity = "fast" serves it all the same',
+        )
     packed = pack_linears(hf, rows=settings.block_rows)
     log.info("model loaded", model=located.name, dtype=_name(dtype), device=str(device), packed_layers=packed)
     return LoadedModel(

@@ -18,18 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from target_server import attention
-from target_server.attention import KEY_BLOCK, CachedPass, ProbePass, Span
-from target_server.errors import UnsupportedModel
+from target_server.attention import KEY_BLOCK, CachedPass, Span
 from target_server.kv_cache import KVCache, LayerShape
 from target_server.shapes import Shapes, canonical
 from target_server.steps import Outcome, Segment
 
 PADDING = 0
-PROBE_TOKENS = 8
-TOLERANCE, COARSE_TOLERANCE = 1e-3, 5e-2  # relative; the coarse one for half precision
-# Rotary embeddings whose angles depend on the length of the pass, so that a token's key depends on what comes after it.
-LENGTH_DEPENDENT_ROPE = frozenset({"dynamic", "longrope"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +39,7 @@ class StepShape:
 class Model:
     """A causal LM over a KV cache of its own.
 
-    hf: a transformers causal LM in eval mode, and `layers` what `adopt` found in it.
+    hf: a transformers causal LM in eval mode, and `layers` what `adoption` found in it.
     kv_cache_bytes: hard budget of the cache. Raises BudgetExceeded where it doesn't fit.
     """
 
@@ -92,7 +86,10 @@ class Model:
                 )
             )
             tokens += segment.tokens
-            positions += range(segment.start, segment.start + count)
+            # Checks go past the context's end, where learned positions end.
+            positions += (
+                min(position, self.shape.context_tokens - 1) for position in range(segment.start, segment.start + count)
+            )
         padding = total - len(tokens)
         decode_rows = sum(len(segment.tokens) for segment in segments if not segment.prefill)
         run = CachedPass(self.cache, spans)
@@ -145,37 +142,3 @@ class Model:
         if self.pads_to_capacity:
             return self.cache.capacity
         return min(-(-length // KEY_BLOCK) * KEY_BLOCK, self.cache.capacity)
-
-
-@torch.inference_mode()
-def adopt(hf: Any, *, name: str) -> tuple[LayerShape, ...]:
-    """Switch a model to the engine's attention; answers what each of its layers stores for a token.
-
-    A few tokens are run under transformers' plain ("eager") attention and under this one. Raises UnsupportedModel
-    where logits differ, where layers are not attention, or where keys depend on the length of the text.
-    """
-    config = hf.config.get_text_config()
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    kinds = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
-    if kinds & LENGTH_DEPENDENT_ROPE:
-        raise UnsupportedModel(name, "its rotary embedding depends on the length of the text")
-
-    attention.register()
-    tokens = torch.arange(1, PROBE_TOKENS + 1, device=hf.device)[None]
-    noted = ProbePass()
-    try:
-        hf.set_attn_implementation("eager")
-        expected = hf(input_ids=tokens, use_cache=False).logits.double()
-        hf.set_attn_implementation(attention.IMPLEMENTATION)
-        found = hf(input_ids=tokens, use_cache=False, slipstream=noted).logits.double()
-    except (TypeError, ValueError, KeyError) as error:
-        raise UnsupportedModel(name, f"its attention can't be replaced ({type(error).__name__})") from error
-    if sorted(noted.layers) != list(range(config.num_hidden_layers)):
-        raise UnsupportedModel(
-            name, f"{len(noted.layers)} of its {config.num_hidden_layers} layers are standard attention"
-        )
-    difference = float((found - expected).norm() / expected.norm())
-    tolerance = TOLERANCE if hf.dtype == torch.float32 else COARSE_TOLERANCE
-    if not difference <= tolerance:
-        raise UnsupportedModel(name, f"its logits are off by {difference:.2g} of their size under this attention")
-    return tuple(noted.layers[index] for index in range(len(noted.layers)))

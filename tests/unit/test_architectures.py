@@ -132,11 +132,12 @@ async def test_speculation_beside_another_sequence_changes_no_token(pair: Pair, 
         assert 0 < finished.statistics.accepted_tokens < finished.statistics.drafted_tokens
 
 
+@pytest.mark.parametrize("positions", [512, 640], ids=["at a key block's end", "past it"])
 @pytest.mark.parametrize("family", ["gpt2", "gpt_bigcode"])
-async def test_learned_positions_serve_to_the_last_of_them(family: str, tmp_path: Path) -> None:
-    architecture = Architecture(family=family, config={"max_position_embeddings": 640})
+async def test_learned_positions_serve_to_the_last_of_them(family: str, positions: int, tmp_path: Path) -> None:
+    architecture = Architecture(family=family, config={"max_position_embeddings": positions})
     pair = load_pair(architecture, tmp_path / "tiny")
-    prompt = prompts(1, 627)[0]
+    prompt = prompts(1, positions - 13)[0]
     engine = Engine(pair.loaded, settings(context_tokens=2048, prompt_tokens=2000))
     await engine.warm_up()
     verdicts, finished = await decode_plainly(engine, request_for(pair.loaded, prompt, max_tokens=64))

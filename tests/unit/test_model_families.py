@@ -11,9 +11,10 @@ import pytest
 import torch
 from tiny_models import random_model
 
+from target_server.adoption import adopt
 from target_server.attention import KEY_BLOCK
 from target_server.errors import UnsupportedModel
-from target_server.model import Model, StepShape, adopt
+from target_server.model import Model, StepShape
 from target_server.packing import PackedLinear, pack_linears
 from target_server.parity import check_parity
 
