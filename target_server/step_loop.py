@@ -88,9 +88,13 @@ class StepLoop:
         return future
 
     def withdraw(self, ticket: Ticket[Any], then: Callable[[], None]) -> None:
-        """Take a ticket back; `then` is called, on whatever thread, once no step of it is on the device."""
+        """Take a ticket back; `then` is called, on whatever thread, once no step of it is on the device.
+
+        Its sequence is over: no step waits for it any more.
+        """
         with self._changed:
             ticket.future.cancel()
+            self._gathering.forget(ticket.who)
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
                 self._changed.notify()
@@ -223,7 +227,7 @@ class StepLoop:
                 ticket.submitted = now
                 if not ticket.future.cancelled() and ticket.failure is None and ticket.segments:
                     self._waiting.append(ticket)  # more chunks of its prompt
-                elif not ticket.prefill:
+                elif not ticket.prefill and not ticket.future.cancelled():
                     self._gathering.answered(ticket.who, now)
         for ticket in tickets:
             if not ticket.segments or ticket.failure is not None:
