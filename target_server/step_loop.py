@@ -232,16 +232,18 @@ class StepLoop:
         for ticket in tickets:
             if not ticket.segments or ticket.failure is not None:
                 ticket.settle()
-            while ticket.when_off:
-                ticket.when_off.pop()()
+            ticket.leave()
 
     def _drop_all(self) -> None:
         with self._changed:
             self._closed = True
-            dropped = [ticket.future for ticket in self._waiting] + [future for _, future in self._errands]
-            self._waiting, self._errands = [], deque()
+            tickets = self._waiting + self._running  # these where the loop has failed before it could deliver
+            dropped = [ticket.future for ticket in tickets] + [future for _, future in self._errands]
+            self._waiting, self._running, self._errands = [], [], deque()
         for future in dropped:
             future.cancel()
+        for ticket in tickets:
+            ticket.leave()
 
 
 def _want(ticket: Ticket[Any]) -> Want:

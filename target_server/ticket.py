@@ -80,6 +80,11 @@ class Ticket(Generic[Result]):
             (result,) = self._made
             self.future.set_result(Ran(result=result, queue_us=_us(self.queue_s), busy_us=_us(self.busy_s)))
 
+    def leave(self) -> None:
+        """No step of it is on the device, nor will be: tell those who withdrew it meanwhile."""
+        while self.when_off:
+            self.when_off.pop()()
+
 
 def _us(seconds: float) -> int:
     return round(seconds * 1e6)
