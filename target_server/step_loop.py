@@ -171,8 +171,8 @@ class StepLoop:
             until = min(until, self._gathering.until(self._clock()))
 
     def _expire(self, now: float) -> None:
-        """With the lock: whose time is over is in no further step."""
-        for ticket in [ticket for ticket in self._waiting if now >= ticket.expires]:
+        """With the lock: whose time is over, or whom nobody waits for, is in no further step."""
+        for ticket in [each for each in self._waiting if now >= each.expires or each.future.cancelled()]:
             self._waiting.remove(ticket)
             if ticket.future.set_running_or_notify_cancel():
                 ticket.future.set_exception(
