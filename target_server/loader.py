@@ -15,8 +15,9 @@ import torch
 from safetensors import SafetensorError
 
 from drafts.vocabulary import Vocabulary
-from target_server.adoption import adopt, mixes_experts
+from target_server.adoption import PROBE_TOKENS, ProbePass, adopt, mixes_experts
 from target_server.errors import ModelUnavailable, UnsupportedModel
+from target_server.fusing import fuse
 from target_server.kv_cache import LayerShape
 from target_server.packing import pack_linears
 from target_server.settings import TargetSettings
@@ -85,8 +86,18 @@ def load(located: Located, settings: TargetSettings) -> LoadedModel:
             "each of its experts gets as many rows as are routed to it, so that a token's logits may depend on other "
             'requests; target.parity = "fast" serves it all the same',
         )
+    probe = torch.arange(1, PROBE_TOKENS + 1, device=hf.device)[None]
+    fused = fuse(hf, lambda: hf(input_ids=probe, use_cache=False, slipstream=ProbePass()).logits)
     packed = pack_linears(hf, rows=settings.block_rows)
-    log.info("model loaded", model=located.name, dtype=_name(dtype), device=str(device), packed_layers=packed)
+    log.info(
+        "model loaded",
+        model=located.name,
+        dtype=_name(dtype),
+        device=str(device),
+        joint_products=fused.products,
+        fused_norms=fused.norms,
+        packed_layers=packed,
+    )
     return LoadedModel(
         name=located.name,
         revision=located.revision or _digest(located.folder),
