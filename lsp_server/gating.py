@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 _NEVER = Decision(speculate=False)
-_MOST_ABSENT = 256  # drafters that are remembered to have been said not to be at the target
+_MOST_ABSENT = 256  # languages of which it was said that the target has no drafter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,28 +54,29 @@ class Gating:
     def __init__(self, rules: GateRules, records: RecordBook | None = None) -> None:
         self.book = GateBook(rules)
         self.records = records or RecordBook()
-        self._absent: set[tuple[str, str]] = set()
+        self._absent: set[str] = set()
         self._unreported: dict[tuple[str, str], deque[GateTransition]] = {}
 
     def plan(self, language: str, drafter: str, *, placement: str, offered: Collection[tuple[str, str]]) -> Plan:
         """Ask the drafter's gate whether a request that would like to draft may, and find the place for it.
 
-        placement: "edge", "server", or "auto", which goes by what was measured. offered: the (language, drafter) pairs
-        that the target can draft by; all others draft here.
+        placement: "edge"; "server", by a drafter of another name where the target lacks this one; or "auto", which goes
+        by what was measured. offered: the (language, drafter) pairs that the target can draft by.
         """
+        names = [name for of, name in offered if of == language]
+        movable = placement == "auto" and drafter in names
+        wanted = Mode.EDGE
+        if placement == "server" and names:
+            wanted = Mode.SERVER
+            drafter = drafter if drafter in names else names[0]
+        elif placement == "server":
+            self._say_absent(language)
         gate = self.book.gate(language, drafter)
         known = self.records.of(language, drafter)
         decision = gate.decide()
-        movable = placement == "auto" and (language, drafter) in offered
-        mode = Mode.EDGE
-        if movable:
-            mode = known.placement.choose()
-        elif placement == "server" and (language, drafter) in offered:
-            mode = Mode.SERVER
-        elif placement == "server":
-            self._say_absent(language, drafter)
-        if not decision.speculate:
-            mode = Mode.PLAIN
+        if decision.speculate and movable:
+            wanted = known.placement.choose()
+        mode = wanted if decision.speculate else Mode.PLAIN
         return Plan(mode=mode, drafter=drafter, gate=gate, known=known, movable=movable, decision=decision)
 
     def report(self, plan: Plan) -> GateReport | None:
@@ -118,13 +119,11 @@ class Gating:
             )
         return events
 
-    def _say_absent(self, language: str, drafter: str) -> None:
-        """Once for each drafter that was to draft at the target and isn't there."""
-        if (language, drafter) not in self._absent:
-            if len(self._absent) == _MOST_ABSENT:
-                self._absent.clear()
-            self._absent.add((language, drafter))
-            log.warning("placement", language=language, drafter=drafter, problem="not at the target; drafting here")
+    def _say_absent(self, language: str) -> None:
+        """Once for each language that was to be drafted at the target, and which has no drafter there."""
+        if language not in self._absent and len(self._absent) < _MOST_ABSENT:
+            self._absent.add(language)
+            log.warning("placement", language=language, problem="the target has no drafter; drafting here")
 
     def _place(self, known: Known, session: Session) -> None:
         """Let the placement learn of a request that drafted; log where that moves it, and by which figures."""

@@ -233,7 +233,7 @@ async def test_a_real_models_suggestions_are_the_same_drafted_and_plain(
     served = await asyncio.to_thread(load, settings, DraftSettings(), cache_folder=tmp_path)
     async with (
         serving(served, settings=settings) as running,
-        editing(tmp_path, target=address(running), max_tokens=48) as editor,
+        editing(tmp_path, target=address(running), max_tokens=48, placement="edge") as editor,
     ):
         await editor.begin({"stream": True})
         editor.open(CODE)

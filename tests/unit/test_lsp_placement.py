@@ -151,13 +151,25 @@ async def test_auto_comes_back_when_the_way_gets_short_and_the_target_drafts_wor
     assert placement.edge_us_per_token <= placement.server_us_per_token * 1.1  # and knows
 
 
-async def test_a_drafter_that_the_target_lacks_drafts_here_which_is_said_once(vocabulary: Vocabulary) -> None:
-    service = service_of(Far(vocabulary, trip_us=0, offered=(("python", "lookup"), ("rust", "mix"))))
+async def test_a_language_that_the_target_cannot_draft_is_drafted_here_which_is_said_once(
+    vocabulary: Vocabulary,
+) -> None:
+    service = service_of(Far(vocabulary, trip_us=0, offered=(("rust", "mix"),)))
     with structlog.testing.capture_logs() as log:
         results = [await completed(service, number, placement="server") for number in range(3)]
     assert [result.mode for result in results] == [Mode.EDGE] * 3
     (line,) = [line for line in log if line["event"] == "placement"]
-    assert (line["log_level"], line["language"], line["drafter"]) == ("warning", "python", "mix")
+    assert (line["log_level"], line["language"]) == ("warning", "python")
+
+
+async def test_the_target_drafts_with_what_it_has_where_that_is_wanted_but_auto_compares_like_with_like(
+    vocabulary: Vocabulary,
+) -> None:
+    service = service_of(Far(vocabulary, trip_us=100_000, offered=(("python", "lookup"),)))
+    results = [await completed(service, number, placement="server") for number in range(3)]
+    assert {(result.mode, result.drafter) for result in results} == {(Mode.SERVER, "lookup")}
+    results = [await completed(service, number) for number in range(6)]
+    assert {(result.mode, result.drafter) for result in results} == {(Mode.EDGE, "mix")}
 
 
 async def test_auto_says_nothing_of_what_the_target_lacks(vocabulary: Vocabulary) -> None:
