@@ -22,7 +22,7 @@ PREFIX = "class Limits:\n    def __init__(self, sessions: int, tokens: int) -> N
 @pytest.fixture
 async def running(tiny_model_folder: Path, tmp_path: Path) -> AsyncIterator[Serving]:
     settings = local(model=str(tiny_model_folder), context_tokens=256, prompt_tokens=128, prefill_rows=16, threads=1)
-    served = await asyncio.to_thread(load, settings, DraftSettings(), cache_folder=tmp_path)
+    served = await asyncio.to_thread(load, settings, DraftSettings(least_confidence=0.1), cache_folder=tmp_path)
     async with serving(served) as started:
         yield started
 
