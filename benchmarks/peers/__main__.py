@@ -1,6 +1,7 @@
 """Our engine against its peers: the same weights, prompts and machine, by turns in one run.
 
-    python -m benchmarks.peers [--prompts 30] [--prompt-tokens 400] [--new-tokens 64] [--only NAME …] [--no-trial]
+    python -m benchmarks.peers [--prompts 30] [--prompt-tokens 400] [--new-tokens 64] [--threads 2]
+        [--only NAME …] [--no-trial]
 
 Installs each peer in an environment of its own, once (llama.cpp is built from source, which takes a while). Peers that
 have a choice of settings get the fastest of them, found by trial on other prompts. Then every engine is loaded and
@@ -46,7 +47,7 @@ def main() -> None:
         plan = Plan(
             folder=folder,
             weights=partial(weights, cache=cache, folder=folder),
-            shared={"threads": os.cpu_count() or 1, "context_tokens": sum(size.values()) + SPARE_TOKENS},
+            shared={"threads": options.threads, "context_tokens": sum(size.values()) + SPARE_TOKENS},
             prompts=prompts(vocabulary, count=options.prompts, **size),
             warming=warming_prompts(vocabulary, **size),
             new_tokens=options.new_tokens,
@@ -80,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, default=30)
     parser.add_argument("--prompt-tokens", type=int, default=400)
     parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     names = [one.name for one in ROSTER if one is not OURS]
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=f"beside ours: {', '.join(names)}")
     parser.add_argument("--no-trial", dest="trial", action="store_false", help="take each peer's first settings")

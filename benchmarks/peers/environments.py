@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from ctypes.util import find_library
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,10 +67,10 @@ class Environment:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def installed(environment: Environment, folder: Path) -> tuple[Path, dict[str, str]]:
+def installed(environment: Environment, folder: Path, *, say: Callable[[str], None]) -> tuple[Path, dict[str, str]]:
     """The environment's Python and the variables to run it with; makes it under `folder` where it isn't there.
 
-    Raises EvaluationFailed.
+    `say` is told where that takes minutes. Raises EvaluationFailed.
     """
     home = folder / environment.name
     python = home / "bin" / "python"
@@ -80,6 +80,7 @@ def installed(environment: Environment, folder: Path) -> tuple[Path, dict[str, s
             if home.exists():
                 shutil.rmtree(home)
             log = home.with_suffix(".log")
+            say(f"installing {environment.requirements.read_text().strip()} in {home}, which takes minutes")
             with log.open("w") as written:
                 for command in _commands(environment, home, python):
                     # Our own interpreters with constant arguments: nothing here comes from outside.

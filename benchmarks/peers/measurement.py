@@ -79,13 +79,17 @@ def measure(plan: Plan, contestants: Sequence[Contestant]) -> list[Row]:
 
 
 def _trials(plan: Plan, contestant: Contestant) -> tuple[tuple[dict[str, Any], float], ...]:
-    """Total tokens/s with each of the contestant's settings; empty where there is nothing to choose."""
+    """Total tokens/s with each of the contestant's settings that work; empty where there is nothing to choose."""
     if not plan.trial or len(contestant.variants) == 1:
         return ()
     tried = []
     for variant in contestant.variants:
-        with _worker(plan, contestant, variant) as worker:
-            made = [worker.ask(prompt, new_tokens=plan.new_tokens) for prompt in plan.warming]
+        try:
+            with _worker(plan, contestant, variant) as worker:
+                made = [worker.ask(prompt, new_tokens=plan.new_tokens) for prompt in plan.warming]
+        except SlipstreamError as error:
+            plan.say(f"{contestant.name}: trial with {_named(variant)}: {error}")
+            continue
         rate = total_rate(made[WARMING:])
         plan.say(f"{contestant.name}: trial with {_named(variant)}: {rate:.1f} tokens/s")
         tried.append((dict(variant), rate))
@@ -94,9 +98,9 @@ def _trials(plan: Plan, contestant: Contestant) -> tuple[tuple[dict[str, Any], f
 
 def _worker(plan: Plan, contestant: Contestant, settings: Mapping[str, Any]) -> Worker:
     environment = contestant.environment
+    python, environ = Path(sys.executable), dict[str, str]()
     if environment:
-        plan.say(f"{contestant.name}: its environment, which takes minutes the first time")
-    python, environ = installed(environment, plan.folder) if environment else (Path(sys.executable), {})
+        python, environ = installed(environment, plan.folder, say=plan.say)
     log = plan.folder / f"{contestant.name.replace(' ', '-')}.log"
     given = {**plan.shared, "model": plan.weights(contestant.weights), **settings}
     return Worker(python, contestant.worker, given, environ=environ, log=log)

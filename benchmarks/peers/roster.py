@@ -35,7 +35,9 @@ LLAMA = Environment(
     name="llama",
     environ={
         "CMAKE_ARGS": f"{ggml_options(processor_features())} -DLLAMA_CURL=OFF -DLLAVA_BUILD=OFF",
-        "FORCE_CMAKE": "1",
+        # A wheel from elsewhere, or kept from an earlier build, was built with options that nobody knows.
+        "PIP_NO_BINARY": "llama-cpp-python",
+        "PIP_NO_CACHE_DIR": "1",
     },
 )
 # vLLM says that its speculation is much slower on other OpenMPs than Intel's, which it installs, and asks for tcmalloc.

@@ -96,10 +96,11 @@ class Worker:
         alarm.start()
         try:
             line = self._answers.readline()
+            late = not alarm.is_alive()
         finally:
             alarm.cancel()
         if not line:
-            said = f"{complaint(self._log)} ({self._log.name})"
-            raise EvaluationFailed(f"its process ended or took over {seconds:g} s: {said}")
+            problem = f"its process took over {seconds:g} s" if late else "its process ended"
+            raise EvaluationFailed(f"{problem}: {complaint(self._log)} ({self._log.name})")
         read: dict[str, Any] = json.loads(line)
         return read
