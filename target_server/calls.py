@@ -85,7 +85,10 @@ class Calls:
             status = to_status(error)
             unexpected = isinstance(error, TargetFailed) or not isinstance(error, SlipstreamError)
             account.settle(status.code.name, error if unexpected else None)
-            await context.abort(*status)
+            try:
+                await context.abort(*status)
+            except aio.InternalError:  # no status can be sent any more: the client has gone in this moment
+                raise asyncio.CancelledError from None
 
     def _begin(self, context: Context) -> None:
         self.lifecycle.call_began()

@@ -11,7 +11,7 @@ from typing import Any
 
 from decoding.drafting import Draft
 from decoding.errors import InvalidSetting, LimitExceeded, Mismatch
-from decoding.verdict import DecodeRequest, Verdict, Verifier
+from decoding.verdict import DecodeRequest, FinishReason, Verdict, Verifier
 from slipstream import services, wire
 from slipstream.fields import inside
 from slipstream.opening import GateReport, OpenMessage, RunMessage
@@ -19,6 +19,10 @@ from target_server.account import Account, watched
 from target_server.calls import REQUEST_ID_KEY, Calls, Context
 from target_server.lifecycle import Served
 from target_server.metrics import Metrics, Moved
+
+# The messages of a call that is cancelled end as if the client had closed its side; the cancel itself is heard of a few
+# milliseconds later. So an end is taken for what it seems only after so many seconds.
+CANCEL_LAG_S = 0.02
 
 
 class TargetService(services.TargetServicer):
@@ -65,6 +69,8 @@ class TargetService(services.TargetServicer):
                     if verdict.finish is not None:
                         break
                 finished = await verifier.finish()
+            if finished.reason is FinishReason.CLOSED:
+                await asyncio.sleep(CANCEL_LAG_S)
             account.settle("OK")
             await context.write(wire.answer_message(finished))
 
@@ -132,4 +138,6 @@ async def _opening(messages: AsyncIterator[Any]) -> OpenMessage:
         if isinstance(value, OpenMessage):
             return value
         break
+    else:
+        await asyncio.sleep(CANCEL_LAG_S)
     raise InvalidSetting("open", "must be the first message")
