@@ -50,10 +50,6 @@ SPARE_CALLS = 64
 
 HTTP_CONNECTIONS = 64
 
-# A client that vanished without a word is noticed within these, and its sequence freed.
-KEEPALIVE_MS = 20_000
-KEEPALIVE_TIMEOUT_MS = 10_000
-
 
 class TargetServer:
     """One server, started once and drained once.
@@ -210,9 +206,9 @@ class _Pages(uvicorn.Server):
 def _options(settings: TargetSettings) -> tuple[tuple[str, int], ...]:
     return (
         *server_options(message_bytes=settings.message_bytes),
-        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
-        ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),  # else a minute, whatever the keepalive's
+        ("grpc.keepalive_time_ms", settings.keepalive_ms),
+        ("grpc.keepalive_timeout_ms", settings.keepalive_timeout_ms),
+        ("grpc.http2.ping_timeout_ms", settings.keepalive_timeout_ms),  # else a minute, whatever the keepalive's
         ("grpc.http2.max_pings_without_data", 0),
     )
 

@@ -25,6 +25,8 @@ class TargetSettings:
     Where it listens (port 0 takes a free one):
         host, port: gRPC.
         http_host, http_port: metrics and the status page.
+        keepalive_ms: milliseconds of silence after which a client is pinged, 1000 or more.
+        keepalive_timeout_ms: milliseconds after which one that answers no ping has gone, and its sequences are freed.
 
     What a request may take:
         context_tokens: prompt and output together, 16 or more; the model's own context length bounds it.
@@ -64,6 +66,8 @@ class TargetSettings:
     port: int = 50151
     http_host: str = "127.0.0.1"
     http_port: int = 50152
+    keepalive_ms: int = 20_000
+    keepalive_timeout_ms: int = 10_000
     context_tokens: int = 2048
     prompt_tokens: int = 1792
     message_bytes: int = 4 * 2**20
@@ -103,6 +107,8 @@ class TargetSettings:
         within("threads", 0, 1024)
         within("port", 0, 65535)
         within("http_port", 0, 65535)
+        within("keepalive_ms", 1000, 3_600_000)
+        within("keepalive_timeout_ms", 100, 3_600_000)
         within("context_tokens", 16, 2**20)
         within("prompt_tokens", 1, self.context_tokens - 1)
         within("message_bytes", 2**16, 2**26)

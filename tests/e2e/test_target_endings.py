@@ -198,12 +198,12 @@ async def test_a_crash_in_the_model_ends_the_request_and_the_next_one_works(
 
 
 async def test_a_client_that_vanishes_without_a_word_frees_its_sequence(
-    vocabulary: Vocabulary, target: ToyTarget, monkeypatch: pytest.MonkeyPatch
+    vocabulary: Vocabulary, target: ToyTarget
 ) -> None:
-    monkeypatch.setattr("target_server.server.KEEPALIVE_MS", 1000)
-    monkeypatch.setattr("target_server.server.KEEPALIVE_TIMEOUT_MS", 1000)
     async with (
-        serving(toy_served(vocabulary, target)) as running,
+        serving(
+            toy_served(vocabulary, target), settings=local(keepalive_ms=1000, keepalive_timeout_ms=1000)
+        ) as running,
         Cable(running.addresses.grpc) as cable,
         aio.insecure_channel(cable.address) as channel,
     ):
