@@ -1,7 +1,7 @@
 """What one decode step costs by its rows, and what it ran on: so that a speed-up can be judged.
 
-Plain decoding runs blocks of the same fixed rows as speculation does, or outputs would differ. If a step of one row
-were much cheaper, plain decoding would be handicapped by that; this says by how much. Imports torch only when it runs.
+Plain decoding runs steps of the fewest rows that give the same bits as a block's. If a step of one row by itself were
+much cheaper, plain decoding would be handicapped by that; this says by how much. Imports torch only when it runs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -22,36 +23,51 @@ if TYPE_CHECKING:
 
 STEPS = 25
 BEHIND_TOKENS = 512
-PACKED_ROWS = 2  # the fewest that the engine packs weights for
+PACKED_ROWS = 2  # the fewest that weights are packed for
 
 
 def step_costs(settings: TargetSettings, *, cache_folder: Path) -> dict[str, float]:
     """Median milliseconds of decode steps behind 512 tokens, by turns.
 
-    one_row_ms: one row, on weights packed for the fewest rows. block_ms: the engine's own step of `block_rows` rows.
+    one_row_ms: one row that is padded to nothing, on weights packed for the fewest rows. plain_ms, block_ms: the
+    engine's own steps, of plain decoding and of a full block of one sequence.
     """
-    models = {
-        "one_row_ms": _model(replace(settings, block_rows=PACKED_ROWS), 1, cache_folder),
-        "block_ms": _model(settings, settings.block_rows, cache_folder),
+    from target_server.shapes import canonical
+    from target_server.steps import Segment
+
+    single = _model(replace(settings, block_rows=PACKED_ROWS), cache_folder)
+    single.shapes = canonical(decode_rows=1, prefill_rows=settings.prefill_rows)
+    model = _model(settings, cache_folder)
+
+    def steps(model: Model, rows: int) -> Callable[[], object]:
+        total = model.shapes.total(decode_rows=rows, prefill_rows=0) or rows
+        segment = Segment(slot=0, start=BEHIND_TOKENS, tokens=(1,) * rows, prefill=False)
+        return lambda: model.step([segment], total=total)
+
+    ways = {
+        "one_row_ms": steps(single, 1),
+        "plain_ms": steps(model, 1),
+        "block_ms": steps(model, model.shape.block_rows),
     }
-    times: dict[str, list[float]] = {name: [] for name in models}
+    times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(STEPS):
-        for name, model in models.items():
+        for name, step in ways.items():
             start = time.perf_counter()
-            model.decode(0, BEHIND_TOKENS, [1] * model.shape.block_rows)
+            step()
             times[name].append((time.perf_counter() - start) * 1000)
     return {name: round(median(taken), 2) for name, taken in times.items()}
 
 
-def _model(settings: TargetSettings, rows: int, cache_folder: Path) -> Model:
+def _model(settings: TargetSettings, cache_folder: Path) -> Model:
+    """As the engine has it, its shapes found."""
     from target_server.loader import load
-    from target_server.model import Model, StepShape
+    from target_server.warm_up import build_model, warm_up
 
+    settings = replace(settings, sessions=1, retained_prefixes=0)
     loaded = load(locate(settings.model, cache_folder, revision=settings.revision), settings)
-    shape = StepShape(
-        block_rows=rows, prefill_rows=settings.prefill_rows, context_tokens=settings.context_tokens, slots=1
-    )
-    return Model(loaded.hf, loaded.layers, shape=shape, kv_cache_bytes=settings.kv_cache_bytes)
+    model = build_model(loaded, settings, context_tokens=min(settings.context_tokens, loaded.context_tokens))
+    warm_up(model, settings, name=loaded.name, vocabulary_size=loaded.vocabulary_size)
+    return model
 
 
 def machine() -> dict[str, object]:
