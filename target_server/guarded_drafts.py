@@ -28,7 +28,8 @@ log = structlog.get_logger()
 class GuardedDrafts:
     """One request's drafting, which never raises. `session` None drafts nothing from the start.
 
-    length: chooses how long drafts are; None drafts all that it may. clock: seconds, monotonic.
+    check: raises where a draft couldn't be verified. length: chooses how long drafts are; None drafts all that it may.
+    clock: seconds, monotonic.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class GuardedDrafts:
         session: DraftSession | None,
         *,
         request_id: str,
+        check: Callable[[Draft], object],
         length: DraftLength | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
         self._request_id = request_id
+        self._check = check
         self._length = length
         self._clock = clock
         self._spent_s = 0.0
@@ -53,8 +56,9 @@ class GuardedDrafts:
             start = self._clock()
             try:
                 draft = self._session.propose(limit)
-                if draft.position != position or len(draft.tokens) > limit:
-                    raise ContractViolation("a drafter drafted for another place, or too much")
+                if len(draft.tokens) > limit:
+                    raise ContractViolation("a drafter drafted too much")
+                self._check(draft)
                 if self._length is not None:
                     spent_us = round((self._spent_s + self._clock() - start) * 1e6)
                     draft = self._length.cut(draft, limit=limit, draft_us=spent_us)

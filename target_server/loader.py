@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 
 from drafts.vocabulary import Vocabulary
-from target_server.adoption import PROBE_TOKENS, ProbePass, adopt, mixes_experts
+from target_server.adoption import ProbePass, adopt, mixes_experts, probe_tokens
 from target_server.errors import ModelUnavailable, UnsupportedModel
 from target_server.fusing import fuse
 from target_server.kv_cache import LayerShape
@@ -86,7 +86,7 @@ def load(located: Located, settings: TargetSettings) -> LoadedModel:
             "each of its experts gets as many rows as are routed to it, so that a token's logits may depend on other "
             'requests; target.parity = "fast" serves it all the same',
         )
-    probe = torch.arange(1, PROBE_TOKENS + 1, device=hf.device)[None]
+    probe = probe_tokens(hf)
     fused = fuse(hf, lambda: hf(input_ids=probe, use_cache=False, slipstream=ProbePass()).logits)
     packed = pack_linears(hf, rows=settings.block_rows)
     log.info(

@@ -82,7 +82,7 @@ class Model:
                     first=first,
                     last=first + count,
                     query_rows=query_rows,
-                    length=self._padded(segment.start + query_rows),
+                    length=self._length(segment),
                 )
             )
             tokens += segment.tokens
@@ -137,8 +137,11 @@ class Model:
         logits: Tensor = self._hf(**inputs).logits
         return logits[0]
 
-    def _padded(self, length: int) -> int:
-        """Positions that a span reads when it must see `length` of them."""
+    def _length(self, segment: Segment) -> int:
+        """Positions that a segment reads. A chunk's are always as many at the same start, so they need no padding."""
         if self.pads_to_capacity:
             return self.cache.capacity
-        return min(-(-length // KEY_BLOCK) * KEY_BLOCK, self.cache.capacity)
+        if segment.prefill:
+            return segment.start + self.shape.prefill_rows
+        blocks = -(-(segment.start + self.shape.block_rows) // KEY_BLOCK)
+        return min(blocks * KEY_BLOCK, self.cache.capacity)

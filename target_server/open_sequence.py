@@ -255,7 +255,7 @@ class OpenSequence:
             session = self._drafting(request.language, name, known)
             if session is None:
                 raise InvalidSetting("run.drafter", f"there is no drafter {name!r} for this language")
-        drafts = GuardedDrafts(session, request_id=self._request.request_id)
+        drafts = GuardedDrafts(session, request_id=self._request.request_id, check=self._sequence.block)
         drafts.extend(self._tokens)
         return drafts
 

@@ -20,7 +20,7 @@ class TargetSettings:
         revision: branch, tag or commit of a hub id; "" is the hub's main branch.
         dtype: of weights and activations; "auto" is bfloat16 where the device multiplies it natively, else float32.
         device: "auto" is the first accelerator, else the CPU.
-        threads: CPU threads of the model; 0 is one for each core.
+        threads: CPU threads of the model; 0 measures at every start what is fastest.
 
     Where it listens (port 0 takes a free one):
         host, port: gRPC.

