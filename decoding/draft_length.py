@@ -48,10 +48,14 @@ class _Round:
 
 
 class DraftLength:
-    """One request's; `record` is shared with other requests, and learns of this one."""
+    """One request's; `record` is shared with other requests, and learns of this one.
 
-    def __init__(self, record: DrafterRecord) -> None:
+    probing: all that may be drafted is, so that the gate, and the record, see what the drafter is worth by now.
+    """
+
+    def __init__(self, record: DrafterRecord, *, probing: bool = False) -> None:
         self._record = record
+        self._probing = probing
         self._round: _Round | None = None
         self._expected = self._accepted = 0.0
 
@@ -62,7 +66,7 @@ class DraftLength:
 
     def limit(self, most: int) -> int:
         """Tokens, `most` (1 or more) or fewer, worth drafting; 0 where the target had better run alone."""
-        limit = best_choice(self.prospects(most), self._earned())
+        limit = most if self._probing else best_choice(self.prospects(most), self._earned())
         if not limit:
             self._record.fade()
         return limit
@@ -70,8 +74,8 @@ class DraftLength:
     def cut(self, draft: Draft, *, limit: int, draft_us: int) -> Draft:
         """What of a draft, made under `limit`, is worth the target's rows: its beginning, or nothing of it."""
         self._record.add_draft(proposed=len(draft.tokens), us=draft_us)
-        length = best_choice(self.returns(draft, draft_us=draft_us), self._earned())
         stated, proposed = _stated(draft), len(draft.tokens)
+        length = proposed if self._probing else best_choice(self.returns(draft, draft_us=draft_us), self._earned())
         self._round = _Round(limit=limit, proposed=proposed, confidences=stated[:length], draft_us=draft_us)
         if length == proposed:
             return draft
