@@ -66,10 +66,13 @@ class DraftLength:
 
     def limit(self, most: int) -> int:
         """Tokens, `most` (1 or more) or fewer, worth drafting; 0 where the target had better run alone."""
-        limit = most if self._probing else best_choice(self.prospects(most), self._earned())
-        if not limit:
+        if self._probing:
+            return most
+        if not best_choice(self.prospects(most), self._earned()):
             self._record.fade()
-        return limit
+            return 0
+        # Rows are weighed again, and better, when the draft is there; here only the drafting can be saved.
+        return 1 + best_choice(self.prospects(most, rows=False)[1:], self._earned())
 
     def cut(self, draft: Draft, *, limit: int, draft_us: int) -> Draft:
         """What of a draft, made under `limit`, is worth the target's rows: its beginning, or nothing of it."""
@@ -115,8 +118,8 @@ class DraftLength:
             )
         record.earned.add(len(verdict.tokens), round(timings.step_us(rows) + trip + draft_us))
 
-    def prospects(self, most: int) -> list[Expectation]:
-        """What to expect of each limit from 0 to `most`, before anything is drafted.
+    def prospects(self, most: int, *, rows: bool = True) -> list[Expectation]:
+        """What to expect of each limit from 0 to `most`, before anything is drafted; `rows` False takes them for free.
 
         0 is one token of the target alone, which shares its round trip with the others of its run.
         """
@@ -128,7 +131,8 @@ class DraftLength:
             place = record.place(index)
             tokens += place.accepted * trust
             us += place.proposed * record.guess_us
-            us += place.sent * (timings.step_us(index + 2) - timings.step_us(index + 1))
+            if rows:
+                us += place.sent * (timings.step_us(index + 2) - timings.step_us(index + 1))
             choices.append(Expectation(tokens=tokens, us=us))
         return choices
 
