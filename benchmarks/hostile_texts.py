@@ -19,16 +19,17 @@ from evaluation.scenes import EXAMPLES
 KINDS = ("identifiers", "prose", "minified")
 CODE = {"javascript": "validator.js", "go": "logparser.go", "rust": "expression.rs"}
 PIECES = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<string>"(?:\\.|[^"\\\n])*"|`[^`]*`|'(?:\\.|[^'\\\n])')"""
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<string>"(?:\\.|[^"\\\n])*"|`[^`]*`|'(?:\\.|[^'\\\n])*')"""
     r"|(?P<name>[A-Za-z_$][\w$]*)|(?P<space>\s+)|(?P<other>.)",
     re.DOTALL,
 )
+WORD = re.compile(r"[\w$\"'`]")  # what a space may have to keep apart
 KEPT = frozenset(
     (
-        *("break", "case", "const", "continue", "default", "else", "enum", "export", "false", "fn", "for", "func"),
-        *("function", "if", "impl", "import", "in", "let", "match", "mut", "new", "nil", "null", "of", "package"),
-        *("pub", "range", "return", "self", "static", "struct", "switch", "this", "throw", "true", "type"),
-        *("undefined", "use", "var", "while"),
+        *("break", "case", "class", "const", "continue", "constructor", "default", "else", "enum", "export", "extends"),
+        *("false", "fn", "for", "func", "function", "if", "impl", "import", "in", "instanceof", "let", "match", "mut"),
+        *("new", "nil", "null", "of", "package", "pub", "range", "return", "self", "static", "struct", "super"),
+        *("switch", "this", "throw", "true", "type", "typeof", "undefined", "use", "var", "while"),
     )
 )
 
@@ -53,18 +54,20 @@ def minify(code: str, random: Random) -> str:
     """Code without comments and needless spaces, its longer names replaced by short ones. To be read, not to be run."""
     short = _short_names(random)
     renamed: dict[str, str] = {}
-    squeezed = ""
+    squeezed = [""]
+    apart = False
     for piece in PIECES.finditer(code):
         text = piece.group()
-        if piece.lastgroup == "comment":
-            continue
-        if piece.lastgroup == "space":
-            squeezed += " "
+        if piece.lastgroup in ("comment", "space"):
+            apart = True
             continue
         if piece.lastgroup == "name" and len(text) > 2 and text not in KEPT:
             text = renamed.setdefault(text, next(short))
-        squeezed += text
-    return re.sub(r" *([^\w$\s\"'`]) *", r"\1", re.sub(r" +", " ", squeezed)).strip()
+        if apart and WORD.search(squeezed[-1][-1:]) and WORD.search(text[:1]):
+            squeezed.append(" ")
+        squeezed.append(text)
+        apart = False
+    return "".join(squeezed)
 
 
 def _identifiers(random: Random, characters: int) -> HostileText:

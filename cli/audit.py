@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,16 +22,12 @@ if TYPE_CHECKING:
 
     from evaluation.audit import Progress
     from evaluation.audit_report import Tally
+    from evaluation.storm_report import Report
 
 BOTH = ("float32", "bfloat16")
 SHOWN = 10  # of the differing prompts; the JSON file has all
 
 app = typer.Typer(help="Try whether the promises hold on this machine.", no_args_is_help=True)
-
-
-@app.callback()
-def audit() -> None:
-    """So that `parity` stays a command of its own while it is the only one."""
 
 
 @app.command()
@@ -57,7 +54,7 @@ def parity(
     """Compare disturbed with plain outputs: drafts of every kind, fallbacks, neighbours, reuse, either placement.
 
     Prompts are cut from real files in five languages. Exits with 1 if any output differs from plain decoding alone;
-    the file then holds a receipt for each, and --only tries one again. About 3 seconds a prompt on two cores.
+    the file then holds a receipt for each, and --only tries one again.
     """
     configuration = config.load(config_file)
     logs.configure(logs.LogSettings(level="error"))
@@ -102,6 +99,85 @@ def parity(
             console.print(f"  prompt {receipt['number']}, {place}: {fields}", soft_wrap=True, highlight=False)
     if any(tally.differing for tally in tallies):
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def cancels(
+    requests: Annotated[int, typer.Option(min=1, help="How many are left at random moments.")] = 10_000,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write what was found to a file, too.")
+    ] = None,
+    at_once: Annotated[int, typer.Option(min=1, max=1000, help="How many of them at once.")] = 16,
+    prompt_tokens: Annotated[int, typer.Option(min=2, help="Of the longest prompt.")] = 256,
+    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
+    model: Annotated[str | None, typer.Option(help="The target's model; else the configuration's.")] = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Leave requests at random moments, by cancel, deadline or closed connection, and look for what stays behind.
+
+    Through a real server. Exits with 1 if a sequence, slot, task, thread or connection is left, if the metrics can't be
+    true, or if a control decoded beside the storm isn't what it is alone.
+    """
+    configuration = config.load(config_file)
+    logs.configure(logs.LogSettings(level="error"))
+    if json_file is not None and not json_file.parent.is_dir():
+        raise UsageProblem(f"--json {json_file}: there is no folder {json_file.parent}")
+    from target_server.threads import wait_politely
+
+    wait_politely(os.environ)
+    from rich.console import Console
+
+    from evaluation.storm import StormSettings, storm
+
+    console = Console()
+
+    def progress(done: int) -> None:
+        if done * 10 // requests > (done - 1) * 10 // requests:
+            console.print(f"{done} of {requests}", highlight=False)
+
+    report = asyncio.run(
+        storm(
+            StormSettings(requests=requests, at_once=at_once, seed=seed, prompt_tokens=prompt_tokens),
+            target=config.overridden(configuration.target, model=model),
+            cache_folder=cache_folder(),
+            progress=progress,
+        )
+    )
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.as_values(), indent=2) + "\n")
+    _show_storm(console, report)
+    if report.complaints():
+        raise typer.Exit(FAILED)
+
+
+def _show_storm(console: Console, report: Report) -> None:
+    from rich.table import Table
+
+    from evaluation.storm_cases import Ending, Moment
+    from evaluation.storm_client import FINISHED, LEFT, TOO_LATE
+
+    table = Table(title=f"{report.requests} requests, {report.at_once} at once, {report.seconds:.0f} s")
+    table.add_column("left at")
+    table.add_column("by")
+    for name in (LEFT, TOO_LATE, FINISHED, "else"):
+        table.add_column(name, justify="right")
+    for moment in Moment:
+        for ending in Ending:
+            found = dict(report.outcome(moment, ending))
+            counts = [found.pop(name, 0) for name in (LEFT, TOO_LATE, FINISHED)]
+            table.add_row(moment, ending, *map(str, (*counts, sum(found.values()))))
+    console.print(table)
+    statuses = ", ".join(f"{count} {status}" for status, count in report.counted.statuses.items())
+    same = report.controls - report.controls_differing
+    again = report.controls_after - report.controls_after_differing
+    for line in (
+        f"the server counted {statuses}; {report.opened} sequences were opened",
+        f"controls as they are alone: {same} of {report.controls} beside it, {again} of {report.controls_after} after",
+        f"{report.after.free_slots} of {report.before.free_slots} free slots are free again, "
+        f"{report.after.open_sessions} sequences open; memory grew by {report.grown_bytes / 2**20:.1f} MiB",
+        *(report.complaints() or ["nothing leaked, nothing differed"]),
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import config, logs
+from cli.errors import UsageProblem
 from cli.options import ConfigFile, LogFormat, LogLevel
 from cli.paths import cache_folder
 
@@ -26,11 +28,21 @@ def target(
     port: Annotated[int | None, typer.Option(help="gRPC's port; 0 takes a free one.")] = None,
     http_host: Annotated[str | None, typer.Option(help="Where metrics and the status page listen.")] = None,
     http_port: Annotated[int | None, typer.Option(help="Their port; 0 takes a free one.")] = None,
+    selftest: Annotated[
+        bool, typer.Option("--selftest", help="Check parity and time steps instead; exits with 1 where parity fails.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write what --selftest found to a file, too.")
+    ] = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Serve a target model over gRPC, with metrics over HTTP, until SIGTERM or SIGINT."""
+    if json_file is not None and not selftest:
+        raise UsageProblem("--json is for --selftest: give both, or neither")
+    if json_file is not None and not json_file.parent.is_dir():
+        raise UsageProblem(f"--json {json_file}: there is no folder {json_file.parent}")
     configuration = config.load(config_file)
     logs.configure(config.overridden(configuration.log, format=log_format, level=log_level))
     settings = config.overridden(
@@ -47,6 +59,10 @@ def target(
     from target_server.threads import wait_politely
 
     wait_politely(os.environ)
+    if selftest:
+        from cli.selftest import run_self_test
+
+        raise typer.Exit(run_self_test(settings, json_file))
     from target_server.loading import load
     from target_server.server import serve
 

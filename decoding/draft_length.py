@@ -48,10 +48,14 @@ class _Round:
 
 
 class DraftLength:
-    """One request's; `record` is shared with other requests, and learns of this one."""
+    """One request's; `record` is shared with other requests, and learns of this one.
 
-    def __init__(self, record: DrafterRecord) -> None:
+    probing: all that may be drafted is, so that the gate, and the record, see what the drafter is worth by now.
+    """
+
+    def __init__(self, record: DrafterRecord, *, probing: bool = False) -> None:
         self._record = record
+        self._probing = probing
         self._round: _Round | None = None
         self._expected = self._accepted = 0.0
 
@@ -62,16 +66,19 @@ class DraftLength:
 
     def limit(self, most: int) -> int:
         """Tokens, `most` (1 or more) or fewer, worth drafting; 0 where the target had better run alone."""
-        limit = best_choice(self.prospects(most), self._earned())
-        if not limit:
+        if self._probing:
+            return most
+        if not best_choice(self.prospects(most), self._earned()):
             self._record.fade()
-        return limit
+            return 0
+        # Rows are weighed again, and better, when the draft is there; here only the drafting can be saved.
+        return 1 + best_choice(self.prospects(most, rows=False)[1:], self._earned())
 
     def cut(self, draft: Draft, *, limit: int, draft_us: int) -> Draft:
         """What of a draft, made under `limit`, is worth the target's rows: its beginning, or nothing of it."""
         self._record.add_draft(proposed=len(draft.tokens), us=draft_us)
-        length = best_choice(self.returns(draft, draft_us=draft_us), self._earned())
         stated, proposed = _stated(draft), len(draft.tokens)
+        length = proposed if self._probing else best_choice(self.returns(draft, draft_us=draft_us), self._earned())
         self._round = _Round(limit=limit, proposed=proposed, confidences=stated[:length], draft_us=draft_us)
         if length == proposed:
             return draft
@@ -111,8 +118,8 @@ class DraftLength:
             )
         record.earned.add(len(verdict.tokens), round(timings.step_us(rows) + trip + draft_us))
 
-    def prospects(self, most: int) -> list[Expectation]:
-        """What to expect of each limit from 0 to `most`, before anything is drafted.
+    def prospects(self, most: int, *, rows: bool = True) -> list[Expectation]:
+        """What to expect of each limit from 0 to `most`, before anything is drafted; `rows` False takes them for free.
 
         0 is one token of the target alone, which shares its round trip with the others of its run.
         """
@@ -124,7 +131,8 @@ class DraftLength:
             place = record.place(index)
             tokens += place.accepted * trust
             us += place.proposed * record.guess_us
-            us += place.sent * (timings.step_us(index + 2) - timings.step_us(index + 1))
+            if rows:
+                us += place.sent * (timings.step_us(index + 2) - timings.step_us(index + 1))
             choices.append(Expectation(tokens=tokens, us=us))
         return choices
 

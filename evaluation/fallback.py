@@ -109,6 +109,7 @@ async def demonstrate_fallback(
             client,
             drafts=drafts,
             gate=settings.rules,
+            choose_length=False,  # else hostile drafts are cut before the gate hears of them
             registry=lambda kinds, vocabulary: HostileRegistry(kinds, vocabulary, switch, Random(seed)),  # noqa: S311
         )
         return await _Demonstration(service, scenes, switch, settings, narrate).run()

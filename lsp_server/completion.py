@@ -66,7 +66,8 @@ class Facts:
 class CompletionService:
     """Completes text with one target.
 
-    clock: nanoseconds, monotonic. registry: makes the drafters for a vocabulary.
+    clock: nanoseconds, monotonic. registry: makes the drafters for a vocabulary. choose_length: False drafts all that a
+    block holds, whether it pays or not.
     """
 
     def __init__(
@@ -78,12 +79,14 @@ class CompletionService:
         guard: GuardRules | None = None,
         budget: DraftBudget | None = None,
         buffer_files: int = 64,
+        choose_length: bool = True,
         clock: Callable[[], int] = time.monotonic_ns,
         registry: Callable[[DraftSettings, Vocabulary], Drafters] = DrafterRegistry,
     ) -> None:
         self.gating = Gating(gate)
         self._guard = guard
         self._budget = budget
+        self._choose_length = choose_length
         self._target = target
         self._drafts = drafts
         self._clock = clock
@@ -124,7 +127,7 @@ class CompletionService:
             token_bytes=vocabulary.token_bytes,
             end_of_text=description.end_of_text_ids,
             guard=self._guard,
-            length=plan.length(),
+            length=plan.length() if self._choose_length else None,
         )
         output = _Output(vocabulary, deliver)
         making = None

@@ -42,7 +42,7 @@ class Plan:
 
     def length(self) -> DraftLength | None:
         """What chooses how long the request's drafts are, by all that is known of the drafter."""
-        return None if self.known is None else DraftLength(self.known.record)
+        return None if self.known is None else DraftLength(self.known.record, probing=self.decision.probe)
 
     @property
     def overtaken(self) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from target_server.arithmetic import arithmetic_for
 from target_server.gathering import Gathering
 from target_server.guarded_drafts import Drafting
 from target_server.loader import LoadedModel
+from target_server.model import Model
 from target_server.open_sequence import Lease, OpenSequence
 from target_server.parity import Parity
 from target_server.prefixes import Prefixes
@@ -33,6 +35,8 @@ from target_server.settings import TargetSettings
 from target_server.step_loop import StepLoop
 from target_server.step_metrics import StepRecord
 from target_server.warm_up import build_model, warm_up
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +127,10 @@ class Engine:
         UnsupportedModel where parity can't be had and `settings.parity` is "strict".
         """
         return await asyncio.wrap_future(self._steps.errand(self._warm_up))
+
+    async def inspect(self, job: Callable[[Model], Result]) -> Result:
+        """Run a job on the step loop's thread, between steps: the only place where the model may be touched."""
+        return await asyncio.wrap_future(self._steps.errand(partial(job, self._model)))
 
     @asynccontextmanager
     async def open(self, request: DecodeRequest) -> AsyncIterator[OpenSequence]:

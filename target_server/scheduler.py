@@ -53,14 +53,15 @@ class StepCosts:
         self._usual[total] = usual + SMOOTHING * (milliseconds - usual)
 
     def estimate(self, total: int) -> float:
-        """Of that count, else of the nearest larger one known, else in proportion to the largest; 0 knowing none."""
+        """Of that count or of the nearest larger one known, but no more than in proportion to a smaller one.
+
+        0 knowing none. By the smaller ones, a count that took long once is tried again, though it would break a budget.
+        """
         larger = [rows for rows in self._usual if rows >= total]
+        bounds = [milliseconds * total / rows for rows, milliseconds in self._usual.items() if rows < total]
         if larger:
-            return self._usual[min(larger)]
-        if not self._usual:
-            return 0.0
-        largest = max(self._usual)
-        return self._usual[largest] * total / largest
+            bounds.append(self._usual[min(larger)])
+        return min(bounds, default=0.0)
 
 
 class Shares:

@@ -105,6 +105,16 @@ def test_drafts_that_stopped_paying_are_tried_again_now_and_then() -> None:
     assert 0 < sum(tried[200:]) < 50
 
 
+def test_a_probe_drafts_all_it_may_and_what_comes_of_it_is_learned() -> None:
+    shared = record(steps=DEAR, trip_us=1_000_000)
+    assert DraftLength(shared).limit(7) == 0
+    probe = DraftLength(shared, probing=True)
+    assert probe.limit(7) == 7
+    before = shared.calibration.chance(0, 0.1)
+    assert len(go_round(probe, [0.1] * 7, 7).tokens) == 7
+    assert shared.calibration.chance(0, 0.1) > before
+
+
 def test_the_prompts_prefill_is_no_step_and_a_pushed_verdict_no_round_trip() -> None:
     shared = record()
     length = DraftLength(shared)

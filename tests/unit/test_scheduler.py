@@ -226,6 +226,16 @@ class TestCosts:
         assert costs.estimate(16) == 80.0
         assert costs.estimate(128) == 160.0
 
+    def test_count_that_took_long_once_is_tried_again(self) -> None:
+        known = scheduler()
+        known.ran(Plan(blocks=(), chunks=((0, 2),), total=128), 100_000.0)  # the machine was asleep, say
+        totals = []
+        for _ in range(40):
+            plan = known.plan([prompt("a", 64, 64)], decoding=True)
+            totals.append(plan.total)
+            known.ran(plan, plan.total * 0.3)
+        assert totals[-1] == 128
+
     def test_estimates_follow_slowly(self) -> None:
         costs = StepCosts()
         costs.record(8, 40.0)

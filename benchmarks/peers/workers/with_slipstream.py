@@ -73,7 +73,7 @@ def make(settings: dict[str, Any]) -> tuple[Generate, dict[str, Any]]:
 
     return generate, {
         "versions": {"slipstream-completion": version("slipstream-completion"), "torch": torch.__version__},
-        "threads": torch.get_num_threads(),
+        "threads": settings["threads"],
         "dtype": description.dtype,
         "prefix_cache": "as it comes; each prompt is asked once, and no two begin alike",
     }
