@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import structlog
 
+from decoding.draft_length import DraftLength
 from decoding.drafting import Drafter, DraftingRequest, DraftSession
 from decoding.gate import Decision, Gate, GateBook, RequestOutcome
 from decoding.prompt import Prompt, assemble
@@ -80,7 +81,11 @@ class CompletionService(services.CompletionServicer):
                 client=context.peer(),
             )
             account.drafter = request.drafter
-            session = _session(request, served, self._guard)
+            length = None
+            if gate is not None and decision.speculate:
+                record = served.records.of(account.language, request.drafter).record
+                length = DraftLength(record, probing=decision.probe)
+            session = _session(request, served, self._guard, length)
             try:
                 async with watched(served.target, request, account) as verifier:
                     await _answer(context, _started(request, verifier.opened))
@@ -128,7 +133,7 @@ def _understood(asked: CompletionRequest, served: Served) -> tuple[str, tuple[in
     return language, prompt, None if asked.plain else served.drafters.for_language(language)
 
 
-def _session(request: DecodeRequest, served: Served, guard: GuardRules | None) -> Session:
+def _session(request: DecodeRequest, served: Served, guard: GuardRules | None, length: DraftLength | None) -> Session:
     return Session(
         request,
         mode=Mode.EDGE if request.drafter else Mode.PLAIN,
@@ -137,6 +142,7 @@ def _session(request: DecodeRequest, served: Served, guard: GuardRules | None) -
         token_bytes=served.vocabulary.token_bytes,
         end_of_text=served.description.end_of_text_ids,
         guard=guard,
+        length=length,
     )
 
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
+from decoding.draft_length import DraftLength
 from decoding.drafting import DraftingRequest, DraftSession
 from decoding.errors import LimitExceeded, Mismatch
 from decoding.sequence import Sequence
@@ -24,7 +25,7 @@ from decoding.verdict import DecodeRequest
 from target_server.admission import Admission, Pass
 from target_server.arithmetic import arithmetic_for
 from target_server.gathering import Gathering
-from target_server.guarded_drafts import Drafting
+from target_server.guarded_drafts import Drafting, Lengths
 from target_server.loader import LoadedModel
 from target_server.model import Model
 from target_server.open_sequence import Lease, OpenSequence
@@ -52,6 +53,7 @@ class Engine:
     """Serves one model to several sequences, whose blocks and chunks share steps.
 
     drafting: gives a session of the drafter (language, name) for a request, None where there is none; used by `run`.
+    lengths: chooses how long the drafts of (language, drafter) are; None lets them fill blocks.
     clock: seconds, monotonic. `observe` may be set: it hears of each step, on the step loop's thread.
 
     Building it allocates the KV cache and takes a moment. Raises BudgetExceeded.
@@ -64,12 +66,14 @@ class Engine:
         *,
         clock: Callable[[], float] = time.monotonic,
         drafting: Drafting | None = None,
+        lengths: Lengths | None = None,
     ) -> None:
         self.observe: Callable[[StepRecord], None] = lambda _: None
         self._loaded = loaded
         self._settings = settings
         self._clock = clock
         self._drafting = drafting or _no_drafter
+        self._lengths = lengths or _no_lengths
         context = min(settings.context_tokens, loaded.context_tokens)
         self.limits = EngineLimits(
             context_tokens=context,
@@ -139,7 +143,7 @@ class Engine:
         sequence = self._sequence(request)
         leave = await self._admission.enter(request.client or request.request_id)
         claim = self._prefixes.claim(request.prompt)
-        if claim.source is not None:
+        if claim.source is not None and not self._steps.closed:
             self._steps.errand(partial(self._model.cache.copy, claim.source, claim.slot, claim.tokens))
         opened = OpenSequence(
             request,
@@ -157,6 +161,7 @@ class Engine:
             ),
             clock=self._clock,
             drafting=self._drafting,
+            lengths=self._lengths,
         )
         try:
             yield opened
@@ -200,4 +205,9 @@ class Engine:
 
 def _no_drafter(language: str, name: str, request: DraftingRequest) -> DraftSession | None:
     del language, name, request
+    return None
+
+
+def _no_lengths(language: str, name: str) -> DraftLength | None:
+    del language, name
     return None

@@ -19,8 +19,8 @@ from decoding.verdict import Verdict
 # Of (language, drafter's name, request): a drafting session, None where there is no such drafter.
 Drafting = Callable[[str, str, DraftingRequest], DraftSession | None]
 
-# Of (language, drafter's name): what chooses the length of one request's drafts.
-Lengths = Callable[[str, str], DraftLength]
+# Of (language, drafter's name): what chooses the length of one request's drafts; None lets them fill blocks.
+Lengths = Callable[[str, str], DraftLength | None]
 
 log = structlog.get_logger()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from decoding.drafting import Drafter
 from decoding.errors import TargetUnavailable
+from decoding.record_book import RecordBook
 from decoding.verdict import Target
 from drafts.vocabulary import Vocabulary
 from slipstream.description import TargetDescription
@@ -31,7 +32,8 @@ class Drafters(Protocol):
 class Served:
     """A loaded model and what goes with it.
 
-    close: frees the device once no sequence is open. listen: has each step told to whom it is given, on any thread.
+    close: frees the device once no sequence is open. records: what is known of the drafters at this target.
+    listen: has each step told to whom it is given, on any thread.
     """
 
     target: Target
@@ -39,6 +41,7 @@ class Served:
     drafters: Drafters
     description: TargetDescription
     close: Callable[[], Awaitable[None]]
+    records: RecordBook = field(default_factory=RecordBook)
     listen: Callable[[Callable[[StepRecord], None]], None] = lambda _: None
 
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+from decoding.draft_length import DraftLength
 from decoding.drafting import DraftingRequest, DraftSession
 from decoding.noise import NOISE_VERSION
+from decoding.record_book import RecordBook
 from drafts.registry import DrafterRegistry
 from drafts.settings import DraftSettings
 from slipstream.description import Limits, TargetDescription
@@ -37,7 +39,13 @@ def load(settings: TargetSettings, drafts: DraftSettings, *, cache_folder: Path)
         drafter = drafters.named(language, name)
         return None if drafter is None else drafter.open(request)
 
-    engine = Engine(model, settings, drafting=drafting)
+    records = RecordBook()
+    engine = Engine(
+        model,
+        settings,
+        drafting=drafting,
+        lengths=lambda language, name: DraftLength(records.of(language, name).record),
+    )
 
     async def close() -> None:
         await asyncio.to_thread(engine.close)
@@ -76,5 +84,6 @@ def load(settings: TargetSettings, drafts: DraftSettings, *, cache_folder: Path)
             server_version=version("slipstream-completion"),
         ),
         close=close,
+        records=records,
         listen=listen,
     )

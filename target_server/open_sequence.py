@@ -29,7 +29,7 @@ from decoding.noise import NOISE_VERSION
 from decoding.sequence import Sequence
 from decoding.stopping import MAX_OUTPUT_TOKENS
 from decoding.verdict import DecodeRequest, Finished, FinishReason, Opened, Verdict
-from target_server.guarded_drafts import Drafting, GuardedDrafts
+from target_server.guarded_drafts import Drafting, GuardedDrafts, Lengths
 from target_server.model import StepShape
 from target_server.step_loop import StepLoop
 from target_server.steps import Outcome, Segment
@@ -71,6 +71,7 @@ class OpenSequence:
         lease: Lease,
         clock: Callable[[], float],
         drafting: Drafting,
+        lengths: Lengths,
     ) -> None:
         self._request = request
         self._sequence = sequence
@@ -79,6 +80,7 @@ class OpenSequence:
         self._lease = lease
         self._clock = clock
         self._drafting = drafting
+        self._lengths = lengths
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._tokens: list[int] = []
@@ -105,7 +107,10 @@ class OpenSequence:
         )
 
     async def verify(self, draft: Draft) -> Verdict:
-        """One decode step. Raises as `decoding.verdict.Verifier.verify`; ContractViolation for a second one at once."""
+        """A block of a step. Raises as `decoding.verdict.Verifier.verify`; ContractViolation for a second one at once.
+
+        Cancelled, it closes the sequence: whether the step was taken is not known any more.
+        """
         longest = self._shape.block_rows - 1
         if len(draft.tokens) > longest:
             raise LimitExceeded("draft.tokens", limit=longest, unit="tokens", got=len(draft.tokens))
@@ -122,6 +127,7 @@ class OpenSequence:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
+                self.close()
                 raise
             self._check_open()  # not the caller but `close` took the step away, or the engine's end
             raise TargetUnavailable("the target shuts down") from None
@@ -142,7 +148,7 @@ class OpenSequence:
         while left and self._sequence.finish is None:
             draft = drafts.propose(self._sequence.position, min(self._shape.block_rows, left) - 1)
             verdict = await self.verify(draft)
-            drafts.extend(verdict.tokens)
+            drafts.judged(verdict)
             left -= len(verdict.tokens)
             yield verdict
 
@@ -255,7 +261,13 @@ class OpenSequence:
             session = self._drafting(request.language, name, known)
             if session is None:
                 raise InvalidSetting("run.drafter", f"there is no drafter {name!r} for this language")
-        drafts = GuardedDrafts(session, request_id=self._request.request_id, check=self._sequence.block)
+        drafts = GuardedDrafts(
+            session,
+            request_id=self._request.request_id,
+            check=self._sequence.block,
+            length=self._lengths(self._request.language, name) if session else None,
+            clock=self._clock,
+        )
         drafts.extend(self._tokens)
         return drafts
 

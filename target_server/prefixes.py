@@ -60,6 +60,8 @@ class Prefixes:
             slot = next((free for free in self._free if free != best), next(iter(self._free)))
             source = best if best != slot else None
         del self._free[slot]
+        if source is not None and source in self._free:
+            self._free.move_to_end(source)  # used just now
         self._held[slot] = list(chunks[:count])
         return Claim(slot=slot, source=source, tokens=count * self._rows)
 
