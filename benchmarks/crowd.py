@@ -42,6 +42,7 @@ from decoding.stopping import StopRules
 from decoding.verdict import DecodeRequest
 from drafts.registry import DrafterRegistry
 from drafts.settings import DraftSettings
+from evaluation.errors import EvaluationFailed
 from target_server.settings import TargetSettings
 from target_server.store import locate
 from target_server.threads import wait_politely
@@ -118,6 +119,8 @@ class Crowd:
             if len(inside) > 1:
                 rate += sum(each.tokens for each in inside[1:]) / (inside[-1].at - inside[0].at)
             counted += inside
+        if not rate:
+            raise EvaluationFailed("a window was too short for two verdicts of a session: ask for more --seconds")
         return rate, counted, [wait for _, waits in found for wait in waits]
 
     async def _session(self, cell: Cell, window: Window, place: int) -> tuple[list[Arrived], list[float]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -104,10 +105,11 @@ async def overhead(served: Served, scenes: Sequence[Scene], *, requests: int, ma
             raise EvaluationFailed(f"there is no drafter for {language}")
         service.gating.book.gate(language, drafter.name).state = GateState.FALLEN_BACK
         text = HostileText(kind="overhead", language=language, text=scene.prefix)
+        asked, told_not_to = (_request(text, 0, max_tokens, drafting=drafting) for drafting in (True, False))
         ways: list[tuple[str, Callable[[], Awaitable[Timed]]]] = [
-            ("gate", lambda text=text: _complete(service, _request(text, 0, max_tokens, drafting=True))),
-            ("told", lambda text=text: _complete(service, _request(text, 0, max_tokens, drafting=False))),
-            ("bare", lambda text=text: _bare(served, text, max_tokens)),
+            ("gate", partial(_complete, service, asked)),
+            ("told", partial(_complete, service, told_not_to)),
+            ("bare", partial(_bare, served, text, max_tokens)),
         ]
         turn = number % len(ways)
         found = {name: await run() for name, run in ways[turn:] + ways[:turn]}

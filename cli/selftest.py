@@ -52,7 +52,8 @@ def _show(console: Console, found: SelfTest) -> None:
         parity.add_row(meaning, "yes" if getattr(found.parity, name) else "NO")
     console.print(parity)
 
-    steps = Table(title=f"steps, {found.threads} CPU threads", title_justify="left")
+    replayed = ", decoding replayed from CUDA graphs" if found.replayed else ""
+    steps = Table(title=f"steps, {found.threads} CPU threads{replayed}", title_justify="left")
     for heading in ("blocks", "chunks", "tokens", "rows", "median ms", "least ms"):
         steps.add_column(heading, justify="right")
     for step in found.steps:

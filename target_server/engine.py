@@ -25,6 +25,7 @@ from decoding.verdict import DecodeRequest
 from target_server.admission import Admission, Pass
 from target_server.arithmetic import arithmetic_for
 from target_server.gathering import Gathering
+from target_server.graphs import record_decoding
 from target_server.guarded_drafts import Drafting, Lengths
 from target_server.loader import LoadedModel
 from target_server.model import Model
@@ -169,7 +170,9 @@ class Engine:
             opened.close()
 
     def _warm_up(self) -> Parity:
-        return warm_up(self._model, self._settings, name=self._loaded.name, vocabulary_size=self._vocabulary_size)
+        found = warm_up(self._model, self._settings, name=self._loaded.name, vocabulary_size=self._vocabulary_size)
+        record_decoding(self._model, vocabulary_size=self._vocabulary_size)
+        return found
 
     def close(self) -> None:
         """Stop the step loop after the step that runs. Sequences still open fail."""

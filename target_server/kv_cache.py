@@ -83,6 +83,15 @@ class KVCache:
         self._keys[layer][slot, :, start:end] = keys[0]
         self._values[layer][slot, :, start:end] = values[0]
 
+    def write_rows(self, layer: int, slots: Tensor, positions: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Store [1, head, row, dimension], each row at a slot and a position of its own."""
+        self._keys[layer][slots, :, positions] = keys[0].transpose(0, 1)
+        self._values[layer][slots, :, positions] = values[0].transpose(0, 1)
+
+    def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Copies of whole slots, as [slot, head, position, dimension]."""
+        return self._keys[layer].index_select(0, slots), self._values[layer].index_select(0, slots)
+
     def read(self, layer: int, slot: int, length: int) -> tuple[Tensor, Tensor]:
         """Views of the first `length` positions, as [1, head, position, dimension]."""
         return (

@@ -84,6 +84,7 @@ class SelfTest:
     """What came out.
 
     refusal: why the engine would not serve, "" where it would. decode_rows, prefill_rows: the row counts of steps.
+    replayed: whether decode steps come from CUDA graphs.
     """
 
     model: str
@@ -96,6 +97,7 @@ class SelfTest:
     parity: Parity
     decode_rows: tuple[int, ...]
     prefill_rows: tuple[int, ...]
+    replayed: bool
     steps: tuple[StepTime, ...]
     prompt: PromptTime
     speculation: Speculation
@@ -144,6 +146,7 @@ async def self_test(
             parity=parity,
             decode_rows=shapes.decode,
             prefill_rows=shapes.prefill,
+            replayed=await engine.inspect(lambda model: model.shortcut is not None),
             steps=steps,
             prompt=await _prompt_time(engine, loaded, draw),
             speculation=await _speculation(engine, loaded, draw, dice, prompts=effort.prompts),

@@ -50,6 +50,7 @@ async def test_a_sound_machine_passes_and_is_timed(tiny_loaded: LoadedModel) -> 
     assert found.passed
     assert found.parity.holds
     assert not found.refusal
+    assert not found.replayed  # on a CPU
     assert [(step.blocks, step.chunks, step.rows) for step in found.steps] == [
         *((1, 0, 8), (2, 0, 16), (4, 0, 32), (8, 0, 64)),
         *((0, 1, 32), (1, 1, 40)),
