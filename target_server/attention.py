@@ -107,11 +107,29 @@ class CachedPass:
         mask = self._masks.get((index, window))
         if mask is None:  # one a pass, span and window, shared by the layers
             mask = mask_for(query, start=span.start, length=span.length, window=window)
-            self._masks[index, window] = mask
-        attended = functional.scaled_dot_product_attention(
-            query, keys, values, attn_mask=mask, scale=scale, enable_gqa=query.shape[1] != keys.shape[1]
-        )
-        return attended[:, :, :rows]
+            mask = self._masks[index, window] = mask.repeat(1, 1, query.shape[1] // keys.shape[1], 1)
+        return grouped_attention(query, keys, values, mask, scale=scale)[:, :, :rows]
+
+
+def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *, scale: float | None) -> Tensor:
+    """Attention in which the query heads of a key head are further rows of it, so that its keys are read once.
+
+    query: [sequence, head, row, dimension], as is the answer; keys and values have as many heads or fewer. Heads that
+    share a key head follow one another, as they do in transformers.
+    mask: [sequence or 1, 1, row of the group, position], the rows' own repeated for each head of the group.
+    """
+    sequences, heads, rows, _ = query.shape
+    group = heads // keys.shape[1]
+    if group == 1:
+        return functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
+    attended = functional.scaled_dot_product_attention(
+        query.reshape(sequences, keys.shape[1], group * rows, -1),
+        keys,
+        values,
+        attn_mask=mask,
+        scale=scale,
+    )
+    return attended.reshape(sequences, heads, rows, -1)
 
 
 def mask_for(query: Tensor, *, start: int, length: int, window: int | None) -> Tensor:

@@ -66,6 +66,7 @@ class Model:
             device=self.device,
         )
         self.pads_to_capacity = False
+        self.pads_blocks = True
         self.shortcut: Shortcut | None = None
         self.shapes: Shapes = canonical(decode_rows=shape.block_rows, prefill_rows=shape.prefill_rows)
 
@@ -84,7 +85,8 @@ class Model:
         for place in places:
             segment = segments[place]
             first, count = len(tokens), len(segment.tokens)
-            query_rows = self.shape.prefill_rows if segment.prefill else self.shape.block_rows
+            block_rows = self.shape.block_rows if self.pads_blocks else count
+            query_rows = self.shape.prefill_rows if segment.prefill else block_rows
             spans.append(
                 Span(
                     slot=segment.slot,

@@ -25,7 +25,7 @@ COMPARED = 4
 class Parity:
     """What was found bitwise equal.
 
-    rows: a token's logits, whatever its row in the block.
+    rows: a token's logits, whatever its row in the block, and however long that is.
     rejected: a token's logits after a block whose draft was rejected there.
     padding: a token's logits, whatever the padded length of the keys.
     prefill: a token's keys and values, whatever stands after it in the chunk.
@@ -53,7 +53,8 @@ def check_parity(model: Model, *, vocabulary_size: int) -> Parity:
         whole = probe.stored(probe.chunk)
         prefill = all(map(torch.equal, whole, probe.stored(probe.chunk[:compared])))
         plain = probe.plain()
-        rows = probe.same(model.decode(0, start, probe.tokens), plain)
+        lengths = range(2, len(probe.tokens) + 1)
+        rows = all(probe.same(model.decode(0, start, probe.tokens[:length]), plain) for length in lengths)
         model.decode(0, start, [probe.tokens[0], *probe.others[1:]])
         rejected = probe.same(model.decode(0, start + 1, probe.tokens[1:]), plain[1:])
         padded, model.pads_to_capacity = model.pads_to_capacity, True

@@ -48,12 +48,17 @@ def build_model(loaded: LoadedModel, settings: TargetSettings, *, context_tokens
 def warm_up(model: Model, settings: TargetSettings, *, name: str, vocabulary_size: int) -> Parity:
     """Run the first steps on the thread that will run them all; sets the shapes that later ones may have.
 
-    Where only the padded length matters on this device, every step reads whole slots from then on. Raises
-    UnsupportedModel where parity can't be had and `settings.parity` is "strict".
+    Where the number of query rows matters on this device, blocks are padded to their full rows; where only the padded
+    length matters, every step reads whole slots from then on. Raises UnsupportedModel where parity can't be had and
+    `settings.parity` is "strict".
     """
     if not settings.threads and model.device.type == "cpu":
         log.info("threads", chosen=_settle_threads(model))
+    model.pads_blocks = False
     found = check_parity(model, vocabulary_size=vocabulary_size)
+    if not found.holds:
+        model.pads_blocks = True
+        found = check_parity(model, vocabulary_size=vocabulary_size)
     if not found.padding:
         model.pads_to_capacity = True
         found = check_parity(model, vocabulary_size=vocabulary_size)
@@ -66,7 +71,7 @@ def warm_up(model: Model, settings: TargetSettings, *, name: str, vocabulary_siz
                 f"a token's logits depend on how it is verified ({differing}); "
                 'speculative output would differ from plain; target.parity = "fast" serves it all the same',
             )
-    agree = agreeing(model, candidates(least=2, most=settings.step_rows), vocabulary_size=vocabulary_size)
+    agree = agreeing(model, candidates(least=1, most=settings.step_rows), vocabulary_size=vocabulary_size)
     model.shapes = agree if settings.parity == "strict" else _any_shapes(agree, settings.step_rows)
     log.info("step shapes", parity=settings.parity, decode_rows=model.shapes.decode, prefill_rows=model.shapes.prefill)
     return found
