@@ -30,6 +30,8 @@ class _Waiter:
 class Admission:
     """Lets in so many at once. Who comes next: the client that holds the fewest, then who has waited longest.
 
+    A full line makes room for a client that has less than others, by refusing the last of the greediest one's.
+
     clock: seconds, monotonic. Free places and waiters never exist at once.
     """
 
@@ -54,13 +56,8 @@ class Admission:
         """Leave, at once or after a wait. Raises LimitExceeded where the line is full or the wait over."""
         if self.free:
             return self._admit(client)
-        if len(self._waiting) >= self._queued_requests:
-            raise LimitExceeded(
-                "sessions and the queue for them",
-                limit=self._sessions + self._queued_requests,
-                unit="requests",
-                retry_after_ms=self._retry_after_ms(),
-            )
+        if len(self._waiting) >= self._queued_requests and not self._make_room(client):
+            raise self._full()
         waiter = _Waiter(client=client, turn=asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         try:
@@ -96,10 +93,30 @@ class Admission:
 
     def _give_up(self, waiter: _Waiter) -> None:
         """Out of the line; a place that was handed over in the same moment goes on to the next."""
-        if waiter.turn.done() and not waiter.turn.cancelled():
+        if waiter.turn.done() and not waiter.turn.cancelled() and waiter.turn.exception() is None:
             self.leave(waiter.turn.result())
         elif waiter in self._waiting:
             self._waiting.remove(waiter)
+
+    def _make_room(self, client: str) -> bool:
+        """In a full line: refuse the last of a client that has at least two more than this one would have."""
+        waiting = [waiter for waiter in self._waiting if not waiter.turn.done()]
+        has = self._held + Counter(waiter.client for waiter in waiting)
+        greediest = max((waiter.client for waiter in waiting), key=has.__getitem__, default="")
+        if has[greediest] < has[client] + 2:
+            return False
+        last = next(waiter for waiter in reversed(waiting) if waiter.client == greediest)
+        self._waiting.remove(last)
+        last.turn.set_exception(self._full())
+        return True
+
+    def _full(self) -> LimitExceeded:
+        return LimitExceeded(
+            "sessions and the queue for them",
+            limit=self._sessions + self._queued_requests,
+            unit="requests",
+            retry_after_ms=self._retry_after_ms(),
+        )
 
     def _retry_after_ms(self) -> int:
         expected_s = self._usual_hold_s * (len(self._waiting) + 1) / self._sessions

@@ -57,6 +57,22 @@ async def test_full_line_refuses_at_once_with_a_hint() -> None:
     task.cancel()
 
 
+async def test_a_client_that_fills_the_line_does_not_lock_others_out() -> None:
+    line = admission(1, queued_requests=3)
+    held = await line.enter("crowd")
+    *_, last = crowd = await waiting(line, "crowd", "crowd", "crowd")
+    (single,) = await waiting(line, "single")
+    with pytest.raises(LimitExceeded, match="4 requests"):
+        await last
+    with pytest.raises(LimitExceeded):
+        await line.enter("crowd")  # for itself it makes no room
+    line.leave(held)
+    assert (await single).client == "single"
+    assert line.waiting == 2
+    for task in crowd:
+        task.cancel()
+
+
 async def test_wait_is_bounded() -> None:
     line = admission(1, queue_wait_ms=1)
     held = await line.enter("a")

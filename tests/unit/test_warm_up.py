@@ -95,7 +95,7 @@ def prompts(seed: int) -> list[tuple[int, ...]]:
 
 async def test_strict_shapes_hold_the_canonical_ones(tiny_loaded: LoadedModel) -> None:
     async with warm(tiny_loaded) as engine:
-        shapes, tried = engine._model.shapes, set(candidates(least=2, most=128))
+        shapes, tried = engine._model.shapes, set(candidates(least=1, most=128))
         assert 8 in shapes.decode
         assert 32 in shapes.prefill
         assert set(shapes.decode) <= tried
