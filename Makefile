@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Absolute paths of somebody's machine have no place in the tree.
 PATHS := (^|[^A-Za-z0-9_.])/(home|root|Users|work|farm|mnt|srv)/[A-Za-z0-9]
 
-.PHONY: setup model demo test check proto bench pins clean
+.PHONY: setup model demo test check proto bench bench-peers audit pins clean
 
 setup: $(READY)
 
@@ -41,6 +41,14 @@ proto: $(READY)
 
 bench: model
 	$(BIN)/python benchmarks/decode.py $(BENCH)
+
+# Installs the peers first: about 4 GB, and a build that needs a C++ compiler.
+bench-peers: model
+	$(BIN)/python -m benchmarks.peers $(PEERS)
+
+# An hour or more with its default of 1,000 prompts.
+audit: model
+	$(BIN)/slipstream audit parity --json benchmarks/out/parity.json $(AUDIT)
 
 pins: $(READY)
 	{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//'; } > constraints.new
