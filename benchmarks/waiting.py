@@ -1,7 +1,7 @@
 """What a decode step's matrix products cost by how OpenMP's threads wait, on a quiet machine and beside a busy process.
 
 Run as `python benchmarks/waiting.py`; prints a table and JSON. Each cell is the median of one process of its own, since
-the runtime reads its environment once.
+the runtime reads its environment once. "team": another thread of the same process has a team of OpenMP threads, asleep.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import platform
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 WAYS = {
     "default": {},
@@ -48,11 +49,21 @@ def measure() -> float:
     return sorted(taken)[STEPS // 2] * 1000
 
 
+def measure_apart(*, team: bool) -> float:
+    """The same on a thread of its own, as the engine's steps run; `team`: another thread has run products before."""
+    import torch
+
+    if team:
+        torch.nn.Linear(2048, 2048)(torch.randn(64, 2048))
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(measure).result()
+
+
 def cell(way: dict[str, str], beside: str) -> float:
-    hog = subprocess.Popen([sys.executable, "-c", BUSY[beside]]) if beside else None  # noqa: S603
+    hog = subprocess.Popen([sys.executable, "-c", BUSY[beside]]) if beside in BUSY else None  # noqa: S603
     try:
         environ = {**os.environ, **way}
-        done = subprocess.run([sys.executable, __file__, "cell"], env=environ, capture_output=True, check=True)  # noqa: S603
+        done = subprocess.run([sys.executable, __file__, "cell", beside], env=environ, capture_output=True, check=True)  # noqa: S603
         return float(done.stdout)
     finally:
         if hog is not None:
@@ -61,10 +72,10 @@ def cell(way: dict[str, str], beside: str) -> float:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["cell"]:
-        print(measure())
+    if sys.argv[1:2] == ["cell"]:
+        print(measure_apart(team=sys.argv[2] == "team"))
         return
-    columns = ("", *BUSY)
+    columns = ("", "team", *BUSY)
     table = {name: {beside or "quiet": round(cell(way, beside), 1) for beside in columns} for name, way in WAYS.items()}
     print(f"{'ms a step':<12}" + "".join(f"{beside or 'quiet':>10}" for beside in columns))
     for name, row in table.items():

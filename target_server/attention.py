@@ -84,7 +84,7 @@ class CachedPass:
             self._cache.write(layer, span.slot, span.start, key[:, :, rows], value[:, :, rows])
         if layer == self._cache.layers - 1:
             # Whatever isn't finite earlier on reaches the last layer's values: hidden states carry it along.
-            self._totals = [value[:, :, span.first : span.last].sum() for span in self._spans]
+            self._totals = [value[:, :, span.first : span.last].sum(dtype=torch.float32) for span in self._spans]
         if len(self._spans) == 1 and self._spans[0].last == query.shape[2]:
             return self._attend(0, self._spans[0], layer, query, scale=scale, window=window)
         attended = query.new_zeros(*query.shape[:3], value.shape[-1])

@@ -171,7 +171,8 @@ class Engine:
 
     def _warm_up(self) -> Parity:
         found = warm_up(self._model, self._settings, name=self._loaded.name, vocabulary_size=self._vocabulary_size)
-        record_decoding(self._model, vocabulary_size=self._vocabulary_size)
+        if self._settings.cuda_graphs:
+            record_decoding(self._model, vocabulary_size=self._vocabulary_size)
         return found
 
     def close(self) -> None:

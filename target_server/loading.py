@@ -20,6 +20,7 @@ from slipstream.description import Limits, TargetDescription
 from target_server.lifecycle import Served
 from target_server.settings import TargetSettings
 from target_server.step_metrics import StepRecord
+from target_server.threads import apart
 
 
 def load(settings: TargetSettings, drafts: DraftSettings, *, cache_folder: Path) -> Served:
@@ -29,23 +30,26 @@ def load(settings: TargetSettings, drafts: DraftSettings, *, cache_folder: Path)
     BudgetExceeded.
     """
     from target_server.engine import Engine
+    from target_server.loader import LoadedModel
     from target_server.loader import load as load_model
     from target_server.store import locate
 
-    model = load_model(locate(settings.model, cache_folder, revision=settings.revision), settings)
-    drafters = DrafterRegistry(drafts, model.vocabulary)
-
-    def drafting(language: str, name: str, request: DraftingRequest) -> DraftSession | None:
-        drafter = drafters.named(language, name)
-        return None if drafter is None else drafter.open(request)
-
     records = RecordBook()
-    engine = Engine(
-        model,
-        settings,
-        drafting=drafting,
-        lengths=lambda language, name: DraftLength(records.of(language, name).record),
-    )
+
+    def build() -> tuple[LoadedModel, DrafterRegistry, Engine]:
+        model = load_model(locate(settings.model, cache_folder, revision=settings.revision), settings)
+        drafters = DrafterRegistry(drafts, model.vocabulary)
+
+        def drafting(language: str, name: str, request: DraftingRequest) -> DraftSession | None:
+            drafter = drafters.named(language, name)
+            return None if drafter is None else drafter.open(request)
+
+        def lengths(language: str, name: str) -> DraftLength:
+            return DraftLength(records.of(language, name).record)
+
+        return model, drafters, Engine(model, settings, drafting=drafting, lengths=lengths)
+
+    model, drafters, engine = apart(build)
 
     async def close() -> None:
         await asyncio.to_thread(engine.close)

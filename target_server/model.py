@@ -114,7 +114,7 @@ class Model:
         found: dict[int, Outcome] = {}
         for place, span, sound in zip(places, spans, run.finite(), strict=True):
             rows = None if logits is None or segments[place].prefill else logits[span.first : span.last]
-            finite = sound and (rows is None or bool(torch.isfinite(rows.sum())))
+            finite = sound and (rows is None or bool(torch.isfinite(rows.sum(dtype=torch.float32))))
             found[place] = Outcome(logits=rows, finite=finite)
         return [found[place] for place in range(len(segments))]
 

@@ -51,6 +51,7 @@ class TargetSettings:
         step_rows: rows of a step, at least those of a block and of a chunk.
         tile_sequences: where no other row counts agree on this device, blocks of so many sequences make up every
             step; 0 is 1 on the CPU and `sessions` elsewhere.
+        cuda_graphs: on CUDA, replay decode steps from graphs where that changes no bit. Never run on a device so far.
         parity: "strict" uses the row counts that were found to give the same bits, so that no output depends on
             others' requests, and refuses to start on a device whose rows depend on their neighbours; "fast" uses all,
             so that outputs may depend on the load.
@@ -84,6 +85,7 @@ class TargetSettings:
     prefill_rows: int = 64
     step_rows: int = 128
     tile_sequences: int = 0
+    cuda_graphs: bool = False
     parity: str = "strict"
 
     def __post_init__(self) -> None:

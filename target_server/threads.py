@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # Rounds of spinning before a waiting thread sleeps: on a quiet machine as fast as endless spinning. With far fewer, or
 # none, steps are slower there, since threads sleep between two products (benchmarks/waiting.py).
@@ -18,3 +22,14 @@ def wait_politely(environ: MutableMapping[str, str]) -> None:
     """
     if "OMP_WAIT_POLICY" not in environ:
         environ.setdefault("GOMP_SPINCOUNT", SPIN_ROUNDS)
+
+
+def apart(job: Callable[[], T]) -> T:
+    """Run a job on a thread that ends with it.
+
+    Every thread that runs parallel operations has a team of OpenMP threads for as long as it lives. With more of them
+    than cores, libgomp lets threads sleep almost at once, whatever SPIN_ROUNDS says: a team that loading a model left
+    behind would make every step longer (benchmarks/waiting.py, "team").
+    """
+    with ThreadPoolExecutor(1, "apart") as executor:
+        return executor.submit(job).result()
