@@ -3,8 +3,8 @@
     python benchmarks/crowd.py [--model NAME] [--sessions 1 4 8 16] [--rounds 3] [--prompts 8] [--prompt-tokens 256]
                                [--seconds 1.25] [--arrivals-seconds 3] [--json FILE]
 
-One process, one set of weights, an engine for each parity; the target drafts by itself (`Run`), so that nothing but
-the engine is timed. Two kinds of work:
+One process, one set of weights; the target drafts by itself (`Run`), so that nothing but the engine is timed. There is
+one engine at a time: the teams of threads of two would get in each other's way. Two kinds of work:
 
 - decoding: every session decodes on and on; what counts begins when the last has its first token. How well drafts do
   depends on the prompt, so a cell has as many windows as its sessions need to decode every prompt.
@@ -22,7 +22,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -45,7 +45,7 @@ from drafts.settings import DraftSettings
 from evaluation.errors import EvaluationFailed
 from target_server.settings import TargetSettings
 from target_server.store import locate
-from target_server.threads import wait_politely
+from target_server.threads import apart, wait_politely
 
 if TYPE_CHECKING:
     from target_server.engine import Engine
@@ -91,6 +91,9 @@ class Crowd:
         self._drafters = DrafterRegistry(DraftSettings(), loaded.vocabulary)
         self._steps: list[StepRecord] = []
         engine.observe = self._steps.append
+
+    def close(self) -> None:
+        self._engine.close()
 
     async def run(self, cell: Cell, *, seconds: float) -> Measured:
         self._steps.clear()
@@ -158,14 +161,22 @@ class Crowd:
         return arrived, waits
 
 
-async def measure(crowds: dict[str, Crowd], cells: list[tuple[Cell, float]], *, rounds: int) -> list[list[Measured]]:
-    """The cells of each round, each run for its seconds. Before them a short run of each crowd, to warm up."""
-    for parity, crowd in crowds.items():
-        await crowd.run(Cell(work="decoding", parity=parity, drafting=True, sessions=2), seconds=1.0)
+async def measure(
+    crowds: Callable[[str], Awaitable[Crowd]], cells: list[tuple[Cell, float]], *, rounds: int
+) -> list[list[Measured]]:
+    """The cells of each round, each run for its seconds; those of one parity together, after a short run to warm up."""
     found = []
     for turn in range(rounds):
-        order = cells if turn % 2 == 0 else cells[::-1]
-        found.append([await crowds[cell.parity].run(cell, seconds=seconds) for cell, seconds in order])
+        order, parities = (cells, PARITIES) if turn % 2 == 0 else (cells[::-1], PARITIES[::-1])
+        measured = []
+        for parity in parities:
+            crowd = await crowds(parity)
+            try:
+                await crowd.run(Cell(work="decoding", parity=parity, drafting=True, sessions=2), seconds=1.0)
+                measured += [await crowd.run(cell, seconds=seconds) for cell, seconds in order if cell.parity == parity]
+            finally:
+                crowd.close()
+        found.append(measured)
     return found
 
 
@@ -230,7 +241,7 @@ def _measured(
     from target_server.engine import Engine
     from target_server.loader import load
 
-    loaded = load(locate(settings.model, cache_folder(), revision=settings.revision), settings)
+    loaded = apart(lambda: load(locate(settings.model, cache_folder(), revision=settings.revision), settings))
     registry = DrafterRegistry(DraftSettings(), loaded.vocabulary)
 
     def drafting(language: str, name: str, request: DraftingRequest) -> DraftSession | None:
@@ -239,19 +250,13 @@ def _measured(
 
     room = {"prompt_tokens": options.prompt_tokens, "new_tokens": ARRIVAL_TOKENS}
     given = prompts(loaded.vocabulary, count=options.prompts, **room)
-    engines = {parity: Engine(loaded, replace(settings, parity=parity), drafting=drafting) for parity in PARITIES}
 
-    async def run() -> list[list[Measured]]:
-        for engine in engines.values():
-            await engine.warm_up()
-        crowds = {parity: Crowd(engine, loaded, given) for parity, engine in engines.items()}
-        return await measure(crowds, cells, rounds=options.rounds)
+    async def crowd(parity: str) -> Crowd:
+        engine = apart(lambda: Engine(loaded, replace(settings, parity=parity), drafting=drafting))
+        await engine.warm_up()
+        return Crowd(engine, loaded, given)
 
-    try:
-        return asyncio.run(run()), loaded
-    finally:
-        for engine in engines.values():
-            engine.close()
+    return asyncio.run(measure(crowd, cells, rounds=options.rounds)), loaded
 
 
 if __name__ == "__main__":
