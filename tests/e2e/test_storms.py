@@ -166,10 +166,14 @@ async def test_what_is_beyond_capacity_is_refused_with_a_hint_and_takes_no_memor
         return len(gc.get_objects())
 
     await many(1000)  # so that whatever grows once has grown
-    before, objects_before = resident_bytes(), await objects()
-    await many(2000)
+    objects_before, growths = await objects(), []
+    for _ in range(4):
+        before = resident_bytes()
+        await many(500)
+        growths.append(resident_bytes() - before)
     assert await objects() - objects_before < 1000  # not even half an object for each
-    assert resident_bytes() - before < 16 * MEBIBYTE  # it goes up and down by a few
+    # Memory goes up and down by itself, the more so late in a long process; what each refusal left would always add.
+    assert min(growths) < 2 * MEBIBYTE
     assert running.total("errors_total", status="RESOURCE_EXHAUSTED") == 3000
 
     async def leaves(stream: Stream) -> None:
