@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 # Absolute paths of somebody's machine have no place in the tree.
 PATHS := (^|[^A-Za-z0-9_.])/(home|root|Users|work|farm|mnt|srv)/[A-Za-z0-9]
 
-.PHONY: setup model demo test check proto bench bench-peers audit pins clean
+.PHONY: setup model demo test check proto bench bench-reuse bench-crowd bench-profile bench-placement bench-peers audit \
+  pins clean
 
 setup: $(READY)
 
@@ -41,6 +42,18 @@ proto: $(READY)
 
 bench: model
 	$(BIN)/python benchmarks/decode.py $(BENCH)
+
+bench-reuse: model
+	$(BIN)/python benchmarks/reuse.py $(BENCH)
+
+bench-crowd: model
+	$(BIN)/python benchmarks/crowd.py $(BENCH)
+
+bench-profile: model
+	$(BIN)/python benchmarks/step_profile.py $(BENCH)
+
+bench-placement: model
+	$(BIN)/python -m benchmarks.placement $(BENCH)
 
 # Installs the peers first: about 4 GB, and a build that needs a C++ compiler.
 bench-peers: model
