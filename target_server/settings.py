@@ -80,7 +80,7 @@ class TargetSettings:
     kv_cache_bytes: int = 2 * 2**30
     drain_s: float = 10.0
     prefill_budget_ms: float = 150.0
-    gather_ms: float = 8.0
+    gather_ms: float = 20.0
     block_rows: int = 8
     prefill_rows: int = 64
     step_rows: int = 128

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 ROUNDS = 5
 WORTH = 0.05  # of a step's time, that further threads must save
@@ -24,3 +24,9 @@ def choose_threads(measure: Callable[[int], float], candidates: Iterable[int]) -
             best[count] = min(best[count], measure(count))
     enough = min(best.values()) / (1 - WORTH)
     return next(count for count in counts if best[count] <= enough)
+
+
+def usable_threads(environ: Mapping[str, str], cores: int | None) -> int:
+    """What the user's OMP_NUM_THREADS says, else one a core; 1 or more."""
+    stated = environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return max(1, int(stated) if stated.isdecimal() else cores or 1)

@@ -5,6 +5,7 @@ Knows nothing of requests.
 
 from __future__ import annotations
 
+import os
 import time
 
 import structlog
@@ -17,7 +18,7 @@ from target_server.model import Model, StepShape
 from target_server.parity import Parity, agreeing, check_parity
 from target_server.settings import TargetSettings
 from target_server.shapes import Shapes, candidates, canonical
-from target_server.thread_count import choose_threads
+from target_server.thread_count import choose_threads, usable_threads
 
 log = structlog.get_logger()
 
@@ -78,8 +79,8 @@ def warm_up(model: Model, settings: TargetSettings, *, name: str, vocabulary_siz
 
 
 def _settle_threads(model: Model) -> int:
-    """Have this thread's steps run on as many threads as are of use: all that torch takes, half of them, or one."""
-    most = torch.get_num_threads()
+    """Have this thread's steps run on as many threads as are of use: one a core, half of them, or one."""
+    most = usable_threads(os.environ, os.cpu_count())  # not torch's own count: that is what an engine before has set
 
     def measure(count: int) -> float:
         torch.set_num_threads(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from target_server.thread_count import ROUNDS, choose_threads
+from target_server.thread_count import ROUNDS, choose_threads, usable_threads
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,10 @@ def test_first_steps_and_disturbed_ones_do_not_count() -> None:
 
     assert choose_threads(measure, [1, 2, 2]) == 2
     assert asked == [1, 2] * (ROUNDS + 1)  # by turns
+
+
+@pytest.mark.parametrize(
+    ("stated", "cores", "usable"), [("3", 8, 3), ("4,2", 8, 4), ("", 8, 8), ("many", 8, 8), ("0", 8, 1), ("", None, 1)]
+)
+def test_as_many_threads_as_the_user_says_or_one_a_core(stated: str, cores: int | None, usable: int) -> None:
+    assert usable_threads({"OMP_NUM_THREADS": stated}, cores) == usable
