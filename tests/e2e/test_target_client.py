@@ -84,7 +84,7 @@ async def test_request_id_and_deadline_arrive(client: TargetClient, service: Toy
     async with client.open(request(), timeout_s=50):
         assert service.metadata["x-request-id"] == "request-1"
         assert service.time_remaining_s is not None
-        assert 0 < service.time_remaining_s < 51  # gRPC rounds a deadline up, by its own clock
+        assert 45 < service.time_remaining_s < 51  # the two ends read clocks of their own: 50.1 was seen
 
 
 async def test_half_close_ends_an_open_sequence(client: TargetClient) -> None:
