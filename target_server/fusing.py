@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 # Children that attention feeds the same tensor. The two projections of a gated feed-forward layer are left alone: they
-# are large, and joining them gained nothing (benchmarks/products.py).
+# are large, and joining them gained nothing in trials.
 SHARED_INPUT = ("q_proj", "k_proj", "v_proj")
 NORM_TOLERANCE = 8  # of a norm's outputs, in the last place of its dtype
 TOLERANCE, COARSE_TOLERANCE = 1e-5, 5e-2  # of all logits together, relative; the coarse one for half precision
