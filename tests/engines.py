@@ -17,8 +17,16 @@ from target_server.settings import TargetSettings
 
 Guess = Callable[[int], Sequence[int]]
 
+# In float32 whatever the processor multiplies natively: what tests compare with is float32, too.
 SMALL = TargetSettings(
-    model="tiny", device="cpu", threads=1, context_tokens=192, prompt_tokens=160, sessions=2, prefill_rows=32
+    model="tiny",
+    dtype="float32",
+    device="cpu",
+    threads=1,
+    context_tokens=192,
+    prompt_tokens=160,
+    sessions=2,
+    prefill_rows=32,
 )
 
 
