@@ -66,7 +66,7 @@ def _model(settings: TargetSettings, cache_folder: Path) -> Model:
     settings = replace(settings, sessions=1, retained_prefixes=0)
     loaded = load(locate(settings.model, cache_folder, revision=settings.revision), settings)
     model = build_model(loaded, settings, context_tokens=min(settings.context_tokens, loaded.context_tokens))
-    warm_up(model, settings, name=loaded.name, vocabulary_size=loaded.vocabulary_size)
+    warm_up(model, loaded, settings, vocabulary_size=loaded.vocabulary_size)
     return model
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evaluation.audit import Progress
-    from evaluation.audit_report import Tally
+    from evaluation.audit_report import Steps, Tally
     from evaluation.storm_report import Report
 
 BOTH = ("float32", "bfloat16")
@@ -93,12 +93,19 @@ def parity(
         )
     for tally in tallies:
         console.print(f"{tally.audited.dtype}: {tally.differing} of {tally.prompts} outputs differ from plain decoding")
+        console.print(_said_of(tally.steps), highlight=False, soft_wrap=True)
         for receipt in tally.receipts[:SHOWN]:
             fields = ", ".join(difference["field"] for difference in receipt["differences"])
             place = f"{receipt['file']} at character {receipt['offset']}"
             console.print(f"  prompt {receipt['number']}, {place}: {fields}", soft_wrap=True, highlight=False)
     if any(tally.differing for tally in tallies):
         raise typer.Exit(FAILED)
+
+
+def _said_of(steps: Steps) -> str:
+    unmade = ", ".join(map(str, steps.unmade()))
+    said = f"  {steps.larger} of {steps.made} steps had more than {steps.block_rows} rows"
+    return f"{said}; none had {unmade}, though the target uses them" if unmade else said
 
 
 @app.command()

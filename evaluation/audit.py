@@ -17,7 +17,7 @@ from drafts.settings import DraftSettings
 from evaluation.audit_cases import MOST_SESSIONS, Bounds, Group, draw_groups
 from evaluation.audit_drafting import Desk, Drafters
 from evaluation.audit_prompts import Prompts
-from evaluation.audit_report import Asked, Audited, Tally, as_json, write
+from evaluation.audit_report import Asked, Audited, Steps, Tally, as_json, write
 from evaluation.audit_run import Auditor
 from evaluation.audit_sources import LANGUAGES, Source, counts
 from target_server.engine import Engine
@@ -63,13 +63,17 @@ async def audit(
     for dtype in settings.dtypes:
         adapted = _adapted(replace(target, dtype=dtype))
         loaded = load(locate(adapted.model, cache_folder, revision=adapted.revision), adapted)
-        tally = Tally(
-            Audited(model=loaded.name, revision=loaded.revision, dtype=loaded.dtype, device=loaded.device), asked
-        )
-        tallies.append(tally)
         desk = Desk()
         alone = replace(adapted, retained_prefixes=0)
         async with _engine(loaded, alone, Desk()) as plain, _engine(loaded, adapted, desk) as audited:
+            steps = Steps(await audited.inspect(lambda model: model.shapes), block_rows=audited.limits.block_rows)
+            audited.observe = steps.record
+            tally = Tally(
+                Audited(model=loaded.name, revision=loaded.revision, dtype=loaded.dtype, device=loaded.device),
+                asked,
+                steps,
+            )
+            tallies.append(tally)
             bounds = Bounds(
                 vocabulary_size=min(loaded.vocabulary.size, loaded.vocabulary_size),
                 prompt_tokens=audited.limits.prompt_tokens,

@@ -17,7 +17,7 @@ from evaluation.audit_sources import Source
 
 TEMPERATURES = (0.0, 0.2, 0.8, 1.0)
 DRAFTERS = ("none", "lookup", "ngram", "noise", "oracle")
-MOST_SESSIONS = 4
+MOST_SESSIONS = 8  # whose blocks fill steps of every count up to a chunk's
 
 _PROMPT_TOKENS = (64, 256)
 _LONG_PROMPT_TOKENS = (400, 700)  # across a boundary of the attention's padding

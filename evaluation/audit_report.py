@@ -16,6 +16,8 @@ from typing import Any
 
 from evaluation.audit_cases import Reuse
 from evaluation.audit_run import Outcome
+from target_server.shapes import Shapes
+from target_server.step_metrics import StepRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +39,53 @@ class Audited:
     device: str
 
 
-class Tally:
-    """One dtype's outcomes so far."""
+class Steps:
+    """The audited target's steps, by what they held and by their rows, padding included. Told on its own thread.
 
-    def __init__(self, audited: Audited, asked: Asked) -> None:
+    shapes: the row counts that the target uses. block_rows: that one sequence's block takes at most.
+    """
+
+    def __init__(self, shapes: Shapes, *, block_rows: int) -> None:
+        self.block_rows = block_rows
+        self._shapes = shapes
+        self._made: Counter[tuple[str, int]] = Counter()
+
+    def record(self, step: StepRecord) -> None:
+        self._made[step.kind, step.total] += 1
+
+    @property
+    def made(self) -> int:
+        return self._made.copy().total()
+
+    @property
+    def larger(self) -> int:
+        """How many had more rows than a block, so that something stood beside it."""
+        return sum(made for (_, total), made in self._made.copy().items() if total > self.block_rows)
+
+    def unmade(self) -> tuple[int, ...]:
+        """The row counts that the target uses and no step had, of which the audit thus says nothing."""
+        made = {total for _, total in self._made.copy()}
+        return tuple(sorted({*self._shapes.decode, *self._shapes.prefill} - made))
+
+    def as_values(self) -> dict[str, Any]:
+        made = self._made.copy()
+        return {
+            "decode_rows": self._shapes.decode,
+            "prefill_rows": self._shapes.prefill,
+            "unmade": self.unmade(),
+            **{
+                kind: {str(total): made[kind, total] for name, total in sorted(made) if name == kind}
+                for kind in sorted({name for name, _ in made})
+            },
+        }
+
+
+class Tally:
+    """One dtype's outcomes so far, and the audited target's steps."""
+
+    def __init__(self, audited: Audited, asked: Asked, steps: Steps) -> None:
         self.audited = audited
+        self.steps = steps
         self.prompts = 0
         self.differing = 0
         self.seconds = 0.0  # of both ways of decoding together
@@ -83,6 +127,7 @@ class Tally:
             "differing": self.differing,
             "seconds": round(self.seconds, 1),
             **{name: self._counts[name] for name in _COUNTS},
+            "steps": self.steps.as_values(),
             "by": {
                 name: {
                     value: {"prompts": count, "differing": self._differing_by[name][value]}

@@ -170,7 +170,7 @@ class Engine:
             opened.close()
 
     def _warm_up(self) -> Parity:
-        found = warm_up(self._model, self._settings, name=self._loaded.name, vocabulary_size=self._vocabulary_size)
+        found = warm_up(self._model, self._loaded, self._settings, vocabulary_size=self._vocabulary_size)
         if self._settings.cuda_graphs:
             record_decoding(self._model, vocabulary_size=self._vocabulary_size)
         return found

@@ -108,6 +108,11 @@ class KVCache:
         """Copies of what the first `length` positions hold, a tensor each for keys and values of every layer."""
         return [stored[slot, :, :length].clone() for stored in (*self._keys, *self._values)]
 
+    def restore(self, slot: int, snapshot: Sequence[Tensor]) -> None:
+        """Make the first positions of a slot what they were when the snapshot was taken."""
+        for stored, kept in zip((*self._keys, *self._values), snapshot, strict=True):
+            stored[slot, :, : kept.shape[1]] = kept
+
     def scramble(self, slot: int, generator: torch.Generator) -> None:
         """Fill a slot with standard normal numbers, for checks that want keys and values of no particular text."""
         for stored in (*self._keys, *self._values):

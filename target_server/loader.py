@@ -124,7 +124,10 @@ def choose_device(asked: str) -> torch.device:
 
 
 def choose_dtype(asked: str, device: torch.device) -> torch.dtype:
-    """The dtype of a setting; "auto" is bfloat16 only where it is multiplied natively, since emulation is slower."""
+    """The dtype of a setting; "auto" is bfloat16 only where it is multiplied natively, since emulation is slower.
+
+    Native is what the processor has and oneDNN may use: ONEDNN_MAX_CPU_ISA can forbid it.
+    """
     if asked != "auto":
         chosen: torch.dtype = getattr(torch, asked)
         return chosen
@@ -134,7 +137,8 @@ def choose_dtype(asked: str, device: torch.device) -> torch.dtype:
         getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()
         or getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
     )
-    return torch.bfloat16 if native else torch.float32
+    allowed = native and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - there is no public name for it
+    return torch.bfloat16 if allowed else torch.float32
 
 
 def _name(dtype: torch.dtype) -> str:

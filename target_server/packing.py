@@ -26,7 +26,7 @@ class Product(Protocol):
 
 
 class HalfProduct:
-    """Weights as half precision, sums in float32. A row's bits don't depend on the number of rows, one included.
+    """Weights as half precision, sums in float32. Without AVX-512, some counts' last rows get other bits than the rest.
 
     Raises RuntimeError where this CPU or this build of torch has no FBGEMM.
     """

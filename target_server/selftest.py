@@ -25,6 +25,7 @@ from target_server.errors import UnsupportedModel
 from target_server.loader import LoadedModel
 from target_server.model import Model
 from target_server.parity import Parity, check_parity
+from target_server.probe import probing
 from target_server.settings import TargetSettings
 from target_server.steps import Segment
 
@@ -127,7 +128,7 @@ async def self_test(
             parity = await engine.warm_up()
         except UnsupportedModel as refused:
             refusal = str(refused)
-            parity = await engine.inspect(lambda model: check_parity(model, vocabulary_size=size))
+            parity = await engine.inspect(lambda model: _parity(model, vocabulary_size=size))
         shapes = await engine.inspect(lambda model: model.shapes)
         dice = random.Random(0)  # noqa: S311 - it only has to be the same every time
 
@@ -271,6 +272,11 @@ def _request(loaded: LoadedModel, prompt: tuple[int, ...], *, temperature: float
         tokenizer_fingerprint=loaded.vocabulary.fingerprint,
         request_id="self-test",
     )
+
+
+def _parity(model: Model, *, vocabulary_size: int) -> Parity:
+    with probing(model, vocabulary_size=vocabulary_size) as probe:
+        return check_parity(probe)
 
 
 def _device_name(device: torch.device) -> str:

@@ -1,4 +1,4 @@
-"""The row counts that a step may have. Knows nothing of models; `parity` finds out which counts agree.
+"""The row counts that a step may have. Knows nothing of models; `products` and `parity` find out which counts agree.
 
 Matrix kernels may give other last bits for other row counts, so a step is padded up to one of the counts that were
 found to give a row the same bits. On a machine where none agree with another, decoding has one count and prefill one.
@@ -7,11 +7,15 @@ found to give a row the same bits. On a machine where none agree with another, d
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 # Few enough to try and to warm up at every start, near enough to one another to waste little.
-STEPS_UP = (1, 2, 4, 8, 16, 24, 32, 40, 48, 64, 72, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024)
+LADDER = (
+    *(1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 40, 48, 64, 72, 80, 96, 128),
+    *(160, 192, 256, 320, 384, 512, 640, 768, 1024),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +47,18 @@ def canonical(*, decode_rows: int, prefill_rows: int) -> Shapes:
     return Shapes(decode=(decode_rows,), prefill=(prefill_rows,))
 
 
-def candidates(*, least: int, most: int, always: Iterable[int] = ()) -> tuple[int, ...]:
-    """Counts worth trying, from `least` to `most`, with those of `always`."""
-    return tuple(sorted({count for count in STEPS_UP if least <= count <= most} | set(always)))
+def rungs(most: int) -> tuple[int, ...]:
+    """The ladder's counts up to `most`."""
+    return tuple(count for count in LADDER if count <= most)
+
+
+def climb(agrees: Callable[[int], bool], *, most: int) -> tuple[int, ...]:
+    """For each rung the least count that agrees, from the rung on and before the next; none is over `most`."""
+    steps = [
+        next(filter(agrees, range(rung, min(following, most + 1))), None)
+        for rung, following in pairwise((*rungs(most), most + 1))
+    ]
+    return tuple(count for count in steps if count is not None)
 
 
 def _least(counts: tuple[int, ...], rows: int) -> int | None:

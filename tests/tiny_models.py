@@ -63,9 +63,12 @@ def random_model(kind: str = "llama", *, seed: int = 0, **settings: Any) -> Any:
     return model.eval()
 
 
-def save_tiny_model(folder: Path, *, kind: str = "llama", seed: int = 0, **settings: Any) -> Path:
+def save_tiny_model(
+    folder: Path, *, kind: str = "llama", seed: int = 0, half_exact: bool = False, **settings: Any
+) -> Path:
     """A folder that any loader of causal LMs takes: weights, config and tokenizer.
 
+    half_exact: whether half precision holds the weights, as it does those of most checkpoints.
     Greedy output never ends by itself, and soon repeats runs of some ten tokens: good to draft from by lookup.
     """
     import torch
@@ -75,9 +78,11 @@ def save_tiny_model(folder: Path, *, kind: str = "llama", seed: int = 0, **setti
         for name, weight in model.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 weight.mul_(0.005)  # the last token decides almost alone, so that output comes back to where it was
-        model.get_output_embeddings().weight[
-            0
-        ].zero_()  # the end-of-text token: likely enough to draw, never the likeliest
+        # The end-of-text token: likely enough to draw, never the likeliest.
+        model.get_output_embeddings().weight[0].zero_()
+        if half_exact:
+            for weight in model.parameters():
+                weight.copy_(weight.half().float())
     model.save_pretrained(folder)
     save_tokenizer(folder)
     return folder

@@ -9,6 +9,8 @@ from pathlib import Path
 import off_by_one
 import pytest
 from command_line import CommandLine
+from tiny_models import save_tiny_model
+from uneven_products import only_at, plant_products
 
 from cli.paths import cache_folder
 from drafts.settings import DraftSettings
@@ -52,6 +54,9 @@ async def test_no_output_of_the_default_model_differs(tmp_path: Path) -> None:
     assert run["accepted_tokens"] > 0
     assert run["judged_tokens"] > run["accepted_tokens"]
     assert run["plain_cached_tokens"] == run["reuse_off_cached_tokens"] == 0
+    assert set(run["steps"]) >= {"decode", "mixed", "prefill"}
+    assert max(map(int, run["steps"]["decode"])) > 16  # rows: of three sequences' blocks or more
+    assert max(map(int, run["steps"]["mixed"])) > 64  # of a whole chunk beside blocks
 
 
 async def test_no_output_of_a_tiny_model_differs(tmp_path: Path, tiny_model_folder: Path) -> None:
@@ -71,7 +76,7 @@ async def test_no_output_of_a_tiny_model_differs(tmp_path: Path, tiny_model_fold
     assert {"noise", "oracle", "lookup", "none"} <= set(by["drafter"])
     assert set(by["placement"]) == {"edge", "server"}
     assert set(by["fallback"]) == {"none", "forced"}
-    assert set(by["sessions"]) == {"1", "2", "3", "4"}
+    assert set(by["sessions"]) == {"1", "2", "3", "4", "5", "6", "7", "8"}
 
 
 async def test_a_planted_error_is_caught_and_again_in_its_group_alone(
@@ -91,6 +96,23 @@ async def test_a_planted_error_is_caught_and_again_in_its_group_alone(
     again = await audited(target, prompts=40, only=number)
     assert 1 <= again.prompts <= 4
     assert number in {receipt["number"] for receipt in again.receipts}
+
+
+@pytest.mark.parametrize("count", [24, 72])
+async def test_product_whose_last_rows_differ_is_caught(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At one count, by a bit. "fast", or the check at start would have the target never use that count."""
+    plant_products(monkeypatch, only_at(count))
+    model = save_tiny_model(tmp_path / "tiny", half_exact=True)
+    settings = {"model": str(model), "dtype": "float32", "device": "cpu", "threads": 1}
+    found = await audited(TargetSettings(**settings, parity="fast"), prompts=60)
+    assert found.differing > 0
+    assert {field["field"] for receipt in found.receipts for field in receipt["differences"]} >= {"log_probabilities"}
+    sound = await audited(TargetSettings(**settings), prompts=60)
+    steps = sound.steps.as_values()
+    assert sound.differing == 0
+    assert count not in (*steps["decode_rows"], *steps["prefill_rows"])
 
 
 @pytest.mark.parametrize(

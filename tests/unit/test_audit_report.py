@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from decoding.session import Mode
 from decoding.verdict import Statistics
 from evaluation.audit_cases import Reuse
 from evaluation.audit_comparison import Difference
-from evaluation.audit_report import Asked, Audited, Tally, as_json, write
+from evaluation.audit_report import Asked, Audited, Steps, Tally, as_json, write
 from evaluation.audit_run import Outcome
+from target_server.shapes import Shapes
+from target_server.step_metrics import StepRecord
 
 ASKED = Asked(prompts=3, seed=9, files={"python": 2})
 WRONG = Difference(field="ids", position=70, plain=11, audited=12)
@@ -35,8 +38,19 @@ def outcome(*differences: Difference, cached: int = 0, **changes: Any) -> Outcom
     )
 
 
-def tally(*outcomes: Outcome) -> Tally:
-    made = Tally(Audited(model="tiny", revision="r", dtype="float32", device="cpu"), ASKED)
+def step(total: int, *, blocks: int = 1, chunks: int = 0) -> StepRecord:
+    times = dict.fromkeys(("wait_us", "schedule_us", "forward_us", "sample_us", "deliver_us"), 0)
+    return StepRecord(blocks=blocks, chunks=chunks, rows=total - 1, total=total, **times)
+
+
+def tally(*outcomes: Outcome, steps: Sequence[StepRecord] = ()) -> Tally:
+    made = Tally(
+        Audited(model="tiny", revision="r", dtype="float32", device="cpu"),
+        ASKED,
+        Steps(Shapes(decode=(4, 8, 16), prefill=(16, 64)), block_rows=8),
+    )
+    for each in steps:
+        made.steps.record(each)
     made.add(outcomes)
     return made
 
@@ -56,6 +70,20 @@ def test_what_was_tried_is_counted_by_what_it_was() -> None:
     assert run["by"]["reuse"]["same"] == {"prompts": 1, "differing": 0}
     assert (run["tokens"], run["judged_tokens"], run["accepted_tokens"]) == (9, 12, 6)
     assert (run["reuse_on_cached_tokens"], run["reuse_off_cached_tokens"]) == (64, 0)
+
+
+def test_steps_are_counted_by_their_rows_and_counts_that_no_step_had_are_named() -> None:
+    made = tally(steps=[step(8), step(8), step(16), step(16, chunks=1), step(64, blocks=0, chunks=1)])
+    (run,) = report(made)["runs"]
+    assert run["steps"] == {
+        "decode_rows": [4, 8, 16],
+        "prefill_rows": [16, 64],
+        "unmade": [4],
+        "decode": {"8": 2, "16": 1},
+        "mixed": {"16": 1},
+        "prefill": {"64": 1},
+    }
+    assert (made.steps.made, made.steps.larger) == (5, 3)
 
 
 def test_a_difference_leaves_a_receipt_and_an_agreement_none() -> None:

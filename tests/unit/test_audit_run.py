@@ -127,7 +127,7 @@ async def test_sound_targets_differ_in_nothing(vocabulary: Vocabulary) -> None:
     plain, audited = Target(vocabulary), Target(vocabulary)
     found = await outcomes(audited, *groups, plain=plain)
     assert [outcome.differences for outcome in found] == [()] * 60
-    assert (plain.most, audited.most) == (1, 4)
+    assert (plain.most, audited.most) == (1, 8)
     assert len({request.prompt for request in plain.asked}) == len(plain.asked) == 60
     drafted = dict.fromkeys((outcome.drafter for outcome in found), 0)
     for outcome in found:

@@ -16,7 +16,8 @@ from target_server.attention import KEY_BLOCK
 from target_server.errors import UnsupportedModel
 from target_server.model import Model, StepShape
 from target_server.packing import PackedLinear, pack_linears
-from target_server.parity import check_parity
+from target_server.parity import Parity, check_parity
+from target_server.probe import probing
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
@@ -41,6 +42,11 @@ def engine_model(hf: Any, *, packed: bool = False, **changes: int) -> Model:
     if packed:
         assert pack_linears(hf, rows=8) >= 9
     return Model(hf, layers, shape=StepShape(**shape), kv_cache_bytes=2**26)
+
+
+def found_in(model: Model) -> Parity:
+    with probing(model, vocabulary_size=512) as probe:
+        return check_parity(probe)
 
 
 def chunked_logits(model: Model, tokens: list[int], prompt: int) -> torch.Tensor:
@@ -90,7 +96,7 @@ def test_what_the_attention_cannot_do_is_refused(kind: str, config: dict[str, An
 def test_parity_holds_here(kind: str, dtype: torch.dtype, context: int) -> None:
     hf = random_model(kind, **({"sliding_window": 64} if kind == "mistral" else {})).to(dtype)
     model = engine_model(hf, packed=dtype == torch.float32, context_tokens=context)
-    assert check_parity(model, vocabulary_size=512).broken() == ()
+    assert found_in(model).broken() == ()
 
 
 def test_parity_sees_a_row_that_depends_on_its_neighbours() -> None:
@@ -98,7 +104,7 @@ def test_parity_sees_a_row_that_depends_on_its_neighbours() -> None:
     model = engine_model(hf)
     norm = hf.model.norm.forward
     hf.model.norm.forward = lambda rows: norm(rows) + 1e-6 * rows.mean(dim=1, keepdim=True)
-    assert "rows" in check_parity(model, vocabulary_size=512).broken()
+    assert "rows" in found_in(model).broken()
 
 
 def test_parity_sees_a_mask_that_leaks() -> None:
@@ -111,7 +117,7 @@ def test_parity_sees_a_mask_that_leaks() -> None:
         return keys, values + 1e-3 * values.mean(dim=2, keepdim=True)
 
     model.cache.read = leak
-    assert not check_parity(model, vocabulary_size=512).holds
+    assert not found_in(model).holds
 
 
 def test_packing_frees_weights_but_for_those_an_embedding_shares() -> None:

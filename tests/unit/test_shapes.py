@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
 
-from target_server.shapes import STEPS_UP, Shapes, candidates, canonical
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from target_server.shapes import LADDER, Shapes, canonical, climb, rungs
 
 SHAPES = Shapes(decode=(8, 16, 24, 64), prefill=(16, 32, 64, 128))
 
@@ -45,8 +49,22 @@ def test_canonical_shapes_hold_one_tile_and_one_chunk_each_by_itself() -> None:
     assert shapes.total(decode_rows=1, prefill_rows=1) is None
 
 
-def test_candidates_are_within_bounds_ascending_and_each_once() -> None:
-    assert candidates(least=2, most=32) == (2, 4, 8, 16, 24, 32)
-    assert candidates(least=1, most=8, always=(5, 8, 100)) == (1, 2, 4, 5, 8, 100)
-    assert candidates(least=33, most=39) == ()
-    assert candidates(least=1, most=10**6) == STEPS_UP
+def test_rungs_are_those_that_a_step_may_have() -> None:
+    assert rungs(32) == (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+    assert rungs(33) == rungs(39) == rungs(32)
+    assert rungs(0) == ()
+    assert rungs(10**6) == LADDER == tuple(sorted(set(LADDER)))
+
+
+@given(counts=st.sets(st.integers(1, 150)), most=st.integers(1, 150))
+def test_each_rung_takes_the_least_agreeing_count_before_the_next(counts: set[int], most: int) -> None:
+    climbed = climb(counts.__contains__, most=most)
+    assert set(climbed) <= counts
+    assert list(climbed) == sorted(set(climbed))
+    for rung, following in pairwise((*rungs(most), most + 1)):
+        between = {count for count in counts if rung <= count < following}
+        assert {count for count in climbed if rung <= count < following} == ({min(between)} if between else set())
+
+
+def test_counts_that_agree_stand_in_for_rungs_that_do_not() -> None:
+    assert climb(lambda count: count % 6 not in (1, 2), most=40) == (3, 4, 5, 6, 9, 10, 12, 16, 24, 33, 40)
