@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Absolute paths of somebody's machine have no place in the tree.
 PATHS := (^|[^A-Za-z0-9_.])/(home|root|Users|work|farm|mnt|srv)/[A-Za-z0-9]
 
-.PHONY: setup model demo test check proto bench bench-reuse bench-crowd bench-profile bench-placement bench-peers audit \
+.PHONY: setup model demo test test-isa check proto bench bench-reuse bench-crowd bench-profile bench-placement bench-peers audit \
   pins clean
 
 setup: $(READY)
@@ -28,6 +28,13 @@ demo: model
 
 test: model
 	$(BIN)/python -m pytest $(TESTS)
+
+# The tests of what rests on the processor's arithmetic, as a processor without AVX-512 runs them, as far as torch,
+# oneDNN, MKL and FBGEMM let one choose. ISA="…" chooses otherwise.
+ISA := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2
+
+test-isa: model
+	$(ISA) $(BIN)/python -m pytest -m arithmetic $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff check .

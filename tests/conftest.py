@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from target_server.loader import LoadedModel
 
 
+CHOOSING = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "FBGEMM_ENABLE_INSTRUCTIONS")
+
+
+def pytest_report_header() -> str:
+    """On what the tests run: last bits depend on it."""
+    import torch
+
+    chosen = [f"{name}={os.environ[name]}" for name in CHOOSING if name in os.environ]
+    return ", ".join((f"torch {torch.__version__} with {torch.backends.cpu.get_cpu_capability()}", *chosen))
+
+
 @pytest.fixture(scope="session")
 def tiny_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A 2-layer random Llama (512 tokens in vocabulary and in context) and its tokenizer. Don't write into it."""

@@ -22,6 +22,8 @@ from target_server.errors import ModelUnavailable
 from target_server.settings import TargetSettings
 from target_server.store import locate
 
+pytestmark = pytest.mark.arithmetic
+
 
 async def audited(
     target: TargetSettings, *, prompts: int, seed: int = 0, only: int | None = None, json_file: Path | None = None

@@ -19,6 +19,8 @@ from target_server.selftest import Effort, SelfTest, self_test
 from target_server.settings import TargetSettings
 from target_server.store import locate
 
+pytestmark = pytest.mark.arithmetic
+
 SMALL = settings(sessions=4)
 LITTLE = Effort(repeats=2, prompts=4)
 

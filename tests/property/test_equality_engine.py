@@ -30,6 +30,8 @@ from target_server.engine import Engine
 from target_server.loader import LoadedModel, load
 from target_server.store import locate
 
+pytestmark = pytest.mark.arithmetic
+
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen3": {"tie_word_embeddings": True},

@@ -19,6 +19,8 @@ from decoding.sampling import SamplingConfig
 from decoding.stopping import FinishReason, StopRules, StopScanner
 from decoding.verdict import Statistics, Verdict
 
+pytestmark = pytest.mark.arithmetic
+
 SIZE = len(PIECES)
 PROMPT = (1, 2, 3)
 TOKENS = st.integers(0, SIZE - 1)

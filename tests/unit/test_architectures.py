@@ -22,6 +22,8 @@ from decoding.stopping import FinishReason
 from target_server.engine import Engine
 from target_server.errors import ModelUnavailable, UnsupportedModel
 
+pytestmark = pytest.mark.arithmetic
+
 BOUND = 1e-5  # of the reference's largest logit: sums in another order, no more
 
 SERVED = {

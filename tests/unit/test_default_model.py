@@ -15,7 +15,7 @@ from target_server.settings import TargetSettings
 TIE = 1e-3  # logits: what lies nearer may fall either way under other sums
 PROMPTS = ["decoding/errors.py", "proto/slipstream/v1/common.proto"]
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.arithmetic]
 
 
 @pytest.mark.parametrize("path", PROMPTS)

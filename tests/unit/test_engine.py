@@ -30,6 +30,8 @@ from target_server.errors import BudgetExceeded
 from target_server.loader import LoadedModel
 from target_server.steps import Outcome, Segment
 
+pytestmark = pytest.mark.arithmetic
+
 PROMPT = tuple(range(1, 41))
 
 

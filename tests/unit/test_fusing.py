@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from target_server.fusing import Fused, JointLinear, JointPart, RootMeanSquareNorm, fuse
 from target_server.packing import pack_linears
 
+pytestmark = pytest.mark.arithmetic
+
 TOKENS = torch.randint(512, (1, 40), generator=torch.Generator().manual_seed(3))
 
 # Family, its settings, joined products and one-call norms in two layers.

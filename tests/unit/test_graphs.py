@@ -24,6 +24,8 @@ from target_server.model import Model, StepShape
 from target_server.shapes import Shapes
 from target_server.steps import Segment
 
+pytestmark = pytest.mark.arithmetic
+
 ROWS, SLOTS, VOCABULARY = 8, 4, 512
 CLOSE = 2e-5  # of the logits' largest magnitude
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -19,6 +19,8 @@ from target_server.packing import PackedLinear, pack_linears
 from target_server.parity import Parity, check_parity
 from target_server.probe import probing
 
+pytestmark = pytest.mark.arithmetic
+
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama, tied": ("llama", {"tie_word_embeddings": True}),

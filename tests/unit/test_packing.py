@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from target_server.packing import HalfProduct, PackedLinear, ReorderedProduct, pack_linears
 
+pytestmark = pytest.mark.arithmetic
+
 # Widths of the default model, and some that are no multiple of anything a kernel likes.
 SHAPES = [(576, 192), (576, 1536), (1536, 576), (64, 512), (37, 53)]
 

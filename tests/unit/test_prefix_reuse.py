@@ -23,6 +23,8 @@ from target_server.loader import LoadedModel
 from target_server.step_metrics import StepRecord
 from target_server.steps import Outcome, Segment
 
+pytestmark = pytest.mark.arithmetic
+
 ROWS = 32
 LENGTH = 5 * ROWS - 3  # of prompts: four whole chunks and a part
 MOST = 12

@@ -15,6 +15,8 @@ from target_server.fusing import fuse
 from target_server.packing import HalfProduct, PackedLinear, pack_linears
 from target_server.products import ProductBits
 
+pytestmark = pytest.mark.arithmetic
+
 MOST = 96
 KINDS = {"half": torch.float32, "reordered": torch.float32, "bfloat16": torch.bfloat16}
 

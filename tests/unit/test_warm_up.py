@@ -28,6 +28,8 @@ from target_server.shapes import Shapes, rungs
 from target_server.steps import Segment
 from target_server.store import locate
 
+pytestmark = pytest.mark.arithmetic
+
 STRICT = settings(sessions=4, block_rows=8, prefill_rows=32, step_rows=128)
 FAST = replace(STRICT, parity="fast")
 MOST = 12
