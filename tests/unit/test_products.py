@@ -13,7 +13,7 @@ from uneven_products import as_without_avx512, only_at, plant_products
 
 from target_server.fusing import fuse
 from target_server.packing import HalfProduct, PackedLinear, pack_linears
-from target_server.products import ProductBits
+from target_server.products import ProductBits, cancelling_rows
 
 pytestmark = pytest.mark.arithmetic
 
@@ -68,6 +68,39 @@ def test_last_rows_that_differ_by_a_bit_are_found(monkeypatch: pytest.MonkeyPatc
     for count in range(1, MOST + 1):
         assert found.uniform(count) is (before.uniform(count) and (count not in uneven or count <= 2)), f"{count} rows"
         assert found.agree(count, 8) is (before.agree(count, 8) and count not in uneven), f"{count} rows"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_another_order_of_sums_is_found_by_what_is_asked(dtype: torch.dtype) -> None:
+    """In one place, too; from rows that are merely random, rounding to half precision hides it now and then."""
+
+    class Summed(nn.Linear):
+        backwards = False
+
+        def forward(self, rows: Tensor) -> Tensor:
+            order = -1 if self.backwards else 1
+            terms = (rows.float()[..., None, :] * self.weight.float()).flatten(0, -3)
+            total = torch.zeros(terms.shape[:-1])
+            for term in terms.unbind(-1)[::order]:
+                total += term
+            return total.to(rows.dtype).unflatten(0, rows.shape[:-1])
+
+    def shown(rows: Tensor) -> bool:
+        product.backwards = False
+        before = product(rows)
+        product.backwards = True
+        return not torch.equal(product(rows), before)
+
+    asked, merely_random = [], []
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        product = Summed(128, 96, bias=False, dtype=dtype).requires_grad_(False)
+        product.backwards = False
+        rows = cancelling_rows(product, like=torch.empty(0, dtype=dtype), generator=generator)
+        asked.append(shown(rows))
+        merely_random.append(shown(torch.randn(rows.shape, generator=generator).to(dtype)))
+    assert all(asked)
+    assert dtype == torch.float32 or not all(merely_random)
 
 
 @pytest.mark.parametrize("name", ["o_proj", "gate_proj", "down_proj"])
